@@ -1,0 +1,28 @@
+"""`ffdl download`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .settings import Settings, Verb, job_argument, tell
+
+
+@click.command(
+    "download", cls=Verb, examples=("ffdl download @latest -d results/", "ffdl download training-abc --trainedmodel")
+)
+@job_argument
+@click.option("--definition", "what", flag_value="definition", help="The code and manifest as submitted.")
+@click.option("--trainedmodel", "what", flag_value="trainedmodel", help="The model, without logs.")
+@click.option("--checkpoint", "what", flag_value="checkpoint", help="The last committed checkpoint.")
+@click.option("-d", "--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Where to. [default: ./ID]")
+@click.pass_obj
+def command(settings: Settings, job_id: str, what: str | None, folder: Path | None) -> None:
+    """Fetch what a job stored: everything, or one part of it. Prints where it lies."""
+    found = settings.find(job_id)
+    engine = settings.engine()
+    status = engine.status(found)
+    if not status.terminal:
+        tell(f"Note: {found} is {status.state}; this is what it has stored so far")
+    click.echo(engine.download(found, what or "results", folder or Path(found)))

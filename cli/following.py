@@ -1,0 +1,125 @@
+"""Staying with a job: its log lines or its progress, until it has ended or is halted; and the exit code for that."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from . import text
+from .settings import FINE, HALTED_CODE, INTERRUPTED, JOB_FAILED, on_terminal, tell
+
+if TYPE_CHECKING:
+    from ..engines.base import Engine, LogLine
+    from ..engines.status import JobStatus
+
+PREFIX_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red")
+
+
+def stay(job_id: str, follow: Callable[[], int]) -> int:
+    """`follow()`'s exit code; Ctrl-C ends the following, not the job, and says so."""
+    try:
+        return follow()
+    except KeyboardInterrupt:
+        tell(
+            f"\n{job_id} goes on without you: `ffdl logs -f {job_id}` follows it again, "
+            f"`ffdl halt {job_id}` halts it, `ffdl stop {job_id}` ends it"
+        )
+        return INTERRUPTED
+
+
+def follow_logs(engine: Engine, job_id: str) -> int:
+    """Prints the learners' lines as they come, then says how the job ended."""
+    print_lines(engine.logs(job_id, follow=True), prefixed=engine.status(job_id).learners > 1, flush=True)
+    return wait_and_tell(engine, job_id)
+
+
+def print_lines(lines: Iterable[LogLine], prefixed: bool, flush: bool) -> None:
+    write, coloured = sys.stdout.write, on_terminal(sys.stdout) and text.coloured() is None
+    prefixes: dict[str, str] = {}
+    for line in lines:
+        if not prefixed:
+            write(f"{line.text}\n")
+        else:
+            if line.source not in prefixes:
+                colour = PREFIX_COLOURS[len(prefixes) % len(PREFIX_COLOURS)]
+                prefixes[line.source] = click.style(line.source, fg=colour) if coloured else line.source
+            write(f"{prefixes[line.source]} | {line.text}\n")
+        if flush:
+            sys.stdout.flush()
+
+
+def wait_and_tell(engine: Engine, job_id: str, timeout: float | None = None) -> int:
+    """Says each change of state on stderr (on a terminal, progress too) until the job has ended or is halted.
+
+    Returns the exit code; raises EngineError if that takes longer than `timeout` seconds.
+    """
+    from ..engines.base import EngineError
+    from ..engines.status import HALTED
+
+    line = _ProgressLine()
+    status, said = None, ("", "")
+    deadline = None if timeout is None else time.monotonic() + timeout
+    for status in engine.watch(job_id, timeout):
+        if status.terminal or status.state == HALTED:
+            line.clear()
+            return _say_end(status)
+        if (status.state, status.reason) != said:
+            said = (status.state, status.reason)
+            line.clear()
+            tell(f"{time.strftime('%H:%M:%S')}  {status.state}" + (f": {status.reason}" if status.reason else ""))
+        line.show(status)
+    line.clear()
+    state = status.state if status is not None else "gone"
+    if deadline is not None and time.monotonic() >= deadline - 0.1:
+        raise EngineError(f"{job_id} is still {state} after {text.duration(timeout or 0.0)}")
+    raise EngineError(f"{job_id} can't be watched any longer; it was {state}: `ffdl show {job_id}`")
+
+
+def _say_end(status: JobStatus) -> int:
+    if status.state == "HALTED":
+        tell(f"{status.id} is HALTED{_at(status)}; `ffdl resume {status.id}` lets it go on")
+        return HALTED_CODE
+    took = ""
+    if status.finished is not None and status.submitted is not None:
+        took = f" after {text.duration(status.finished - status.submitted)}"
+    if status.state == "COMPLETED":
+        tell(f"{status.id} COMPLETED{took}; `ffdl download {status.id}` fetches its results")
+        return FINE
+    tell(f"{status.id} FAILED{took}" + (f": {status.reason}" if status.reason else ""))
+    return JOB_FAILED
+
+
+def _at(status: JobStatus) -> str:
+    return "" if status.step is None else f" at step {status.step}" + (f" of {status.of}" if status.of else "")
+
+
+class _ProgressLine:
+    """One line at the bottom of a terminal that is written over; nothing anywhere else."""
+
+    def __init__(self) -> None:
+        self._on = on_terminal(sys.stderr)
+        self._shown = False
+
+    def show(self, status: JobStatus) -> None:
+        if not self._on or status.progress is None:
+            return
+        words = [text.percent(status.progress)]
+        if status.step is not None:
+            words.append(f"step {status.step}" + (f" of {status.of}" if status.of else ""))
+        if status.eta is not None:
+            words.append(f"{text.duration(status.eta)} to go")
+        words += [f"{name} {value:.4g}" for name, value in status.metrics.items() if isinstance(value, int | float)]
+        bar = "█" * int(status.progress * 20)
+        line = text.printable(f"{bar:░<20} " + ", ".join(words))
+        sys.stderr.write(f"\r\x1b[2K{text.shortened(line, text.terminal_width() - 1)}")
+        sys.stderr.flush()
+        self._shown = True
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[2K")
+            self._shown = False

@@ -1,0 +1,22 @@
+"""`ffdl resubmit`."""
+
+from __future__ import annotations
+
+import click
+
+from .settings import Settings, Verb, job_argument
+
+
+@click.command("resubmit", cls=Verb, examples=("ffdl resubmit @latest --follow",))
+@job_argument
+@click.option("--wait", is_flag=True, help="Return when the job has ended: exit code 0, 1 (failed) or 3 (halted).")
+@click.option("-f", "--follow", is_flag=True, help="Print what the learners write, and wait.")
+@click.pass_obj
+def command(settings: Settings, job_id: str, wait: bool, follow: bool) -> int:
+    """Run a job again from its beginning, as a new one: same Workflow, same code. Prints `Model ID: training-…`."""
+    from ..engines.client import new_job_id
+    from .submit import after_submission
+
+    engine, new_id = settings.engine(), new_job_id()
+    engine.resubmit(settings.find(job_id), new_id)
+    return after_submission(engine, new_id, wait, follow)

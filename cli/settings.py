@@ -1,0 +1,195 @@
+"""What every verb shares: which engine, which job. Flags go before the environment, that before the config file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ..engines.base import Engine
+
+FINE, JOB_FAILED, HALTED_CODE, INTERRUPTED = 0, 1, 3, 130
+ENGINES = ("local", "argo")
+CONFIG_KEYS = ("engine", "namespace")
+LATEST = "@latest"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Settings:
+    """The choices that hold for one run of `ffdl`."""
+
+    def __init__(self) -> None:
+        self.flags: dict[str, str] = {}
+        self.verbose = False
+        self._engine: Engine | None = None
+        self._config: dict[str, str] | None = None
+
+    def value(self, key: str) -> str | None:
+        """`engine` or `namespace`, from a flag, FFDL_ENGINE or FFDL_NAMESPACE, or the config file."""
+        return self.flags.get(key) or os.environ.get(f"FFDL_{key.upper()}") or self._from_config(key)
+
+    def engine(self, python: str | None = None) -> Engine:
+        """The engine that is wanted; `python` is what its learners run in, for those that take one."""
+        if self._engine is None:
+            from ..engines.client import open_engine
+
+            name = self.value("engine") or "local"
+            if name not in ENGINES:
+                raise click.ClickException(f"no engine is called {name!r}; there are {' and '.join(ENGINES)}")
+            if name == "local" and "namespace" in self.flags:
+                tell("Note: the local engine has no namespaces; -n changes nothing")
+            self._engine = open_engine(name, python=python)
+        return self._engine
+
+    def find(self, text: str) -> str:
+        """The id of the one job that `text` means: an id, a beginning of one, a job's name, or @latest."""
+        from ..engines.base import NoSuchJob
+
+        engine = self.engine()
+        ids = engine.ids()
+        if text == LATEST:
+            if not ids:
+                raise NoSuchJob("there is no job yet; `ffdl init NAME` makes one to try")
+            return ids[0]
+        if text in ids:
+            return text
+        if not text:
+            raise click.ClickException("an empty job id")
+        matches = [i for i in ids if i.startswith((text, f"training-{text}"))]
+        matches = matches or [status.id for status in engine.list() if status.name == text]
+        if not matches:
+            raise NoSuchJob(f"no job {text!r}; `ffdl list -a` shows all")
+        if len(matches) > 1:
+            some = ", ".join(matches[:4]) + (", …" if len(matches) > 4 else "")
+            raise click.ClickException(f"{text!r} may be any of {len(matches)} jobs: {some}")
+        return matches[0]
+
+    def _from_config(self, key: str) -> str | None:
+        if self._config is None:
+            self._config = _read_config()
+        return self._config.get(key)
+
+
+def config_file() -> str:
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(base, "ffdl", "config.yml")
+
+
+def _read_config() -> dict[str, str]:
+    path = config_file()
+    if not os.path.exists(path):
+        return {}
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as stream:
+            values = yaml.safe_load(stream) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise click.ClickException(f"{path}: must be keys and values; it may say {' and '.join(CONFIG_KEYS)}")
+    for key, value in values.items():
+        if key not in CONFIG_KEYS:
+            raise click.ClickException(f"{path}: unknown key {key!r}; it may say {' and '.join(CONFIG_KEYS)}")
+        if not isinstance(value, str):
+            raise click.ClickException(f"{path}: {key} must be a word, not {value!r}")
+    return values
+
+
+def tell(message: str) -> None:
+    """Talk goes to stderr: stdout is for data."""
+    click.echo(message, err=True)
+
+
+def on_terminal(stream: Any) -> bool:
+    """Whether colours and progress make sense there."""
+    return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+
+
+def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    settings = ctx.find_object(Settings)
+    if settings is None or not value:
+        return
+    if parameter.name == "verbose":
+        settings.verbose = True
+    elif parameter.name is not None:
+        settings.flags[parameter.name] = value
+
+
+def common_options() -> list[click.Parameter]:
+    """Options that stand before the verb or after it."""
+    return [
+        click.Option(
+            ["--engine"], type=click.Choice(ENGINES), expose_value=False, callback=_remember,
+            help="Where jobs run (also FFDL_ENGINE; default: local).",
+        ),
+        click.Option(
+            ["-n", "--namespace"], metavar="NAME", expose_value=False, callback=_remember,
+            help="A cluster's namespace (also FFDL_NAMESPACE).",
+        ),
+        click.Option(
+            ["-v", "--verbose"], is_flag=True, expose_value=False, callback=_remember,
+            help="Say where in the program an error came from.",
+        ),
+    ]  # fmt: skip
+
+
+class Verb(click.Command):
+    """A command with the common options and examples of its use."""
+
+    def __init__(self, *arguments: Any, examples: tuple[str, ...] = (), engine: bool = True, **keywords: Any) -> None:
+        keywords["params"] = [*keywords.get("params", ()), *(common_options() if engine else common_options()[-1:])]
+        super().__init__(*arguments, **keywords)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples" if len(self.examples) > 1 else "Example"):
+            for example in self.examples:
+                formatter.write(f"  {example}\n")
+
+
+def complete_ids(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Job ids for the shell, with state and name; nothing at all if the engine can't be asked."""
+    from click.shell_completion import CompletionItem
+
+    settings = ctx.find_object(Settings) or Settings()
+    try:
+        statuses = settings.engine().list()
+    except Exception:  # noqa: BLE001 (a message would garble the user's command line)
+        return []
+    items = [CompletionItem(s.id, help=f"{s.state} {s.name}") for s in statuses]
+    items.append(CompletionItem(LATEST, help="the newest job"))
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+job_argument = click.argument("job_id", metavar="ID", type=click.STRING, shell_complete=complete_ids)
+jobs_argument = click.argument("job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_ids)
+
+
+def output_option(*formats: str) -> Callable[[F], F]:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="The form of the output.",
+    )
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds(text: str) -> float:
+    """An option's type: `90`, `90s`, `10m`, `1h30m`, `2d` -> seconds."""
+    import re
+
+    pieces = re.findall(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
+    if not pieces or "".join(number + unit for number, unit in pieces) != text:
+        raise click.BadParameter(f"{text!r} is not a duration; write it like 90s, 10m or 1h30m")
+    return sum(float(number) * UNITS[unit or "s"] for number, unit in pieces)

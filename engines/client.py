@@ -1,0 +1,156 @@
+"""The Python API: `Client` submits jobs to an engine and hands out a `Job` for each. Imports engines on first use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .base import RESULTS, EngineError
+
+if TYPE_CHECKING:
+    from ..workflows.job import TrainingJob
+    from .base import Engine, Event, LogLine
+    from .status import JobStatus
+
+ENGINES = ("local", "argo")
+
+
+def new_job_id() -> str:
+    """`training-` and 10 characters of lower-case base32 (50 random bits)."""
+    import base64
+
+    return "training-" + base64.b32encode(os.urandom(7)).decode().lower()[:10]
+
+
+def open_engine(name: str, home: Path | None = None, python: str | None = None) -> Engine:
+    """The engine called `name`. Raises EngineError.
+
+    The local engine keeps its state in `home` (default $FFDL_HOME) and runs learners with `python`.
+    """
+    if name == "local":
+        from .local.engine import LocalEngine
+
+        return LocalEngine(home, python or active_python())
+    if name == "argo":
+        raise EngineError("the argo engine is not in this version; run the job on this machine with --engine local")
+    raise EngineError(f"no engine is called {name!r}; there are {' and '.join(ENGINES)}")
+
+
+def active_python() -> str:
+    """The Python of the environment that is active in the user's shell, else the one that runs this."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        python = os.path.join(os.environ.get(name, ""), "bin", "python")
+        if os.environ.get(name) and os.access(python, os.X_OK):
+            return python
+    return sys.executable
+
+
+class Client:
+    """Submits and finds jobs. All methods raise EngineError (or NoSuchJob, Refused) with one line that says what to do.
+
+    >>> job = Client().submit(TrainingJob.from_manifest(text), code="my-job/")
+    >>> job.wait().state
+    'COMPLETED'
+    """
+
+    def __init__(
+        self,
+        engine: str | Engine = "local",
+        *,
+        home: str | os.PathLike[str] | None = None,
+        python: str | None = None,
+    ) -> None:
+        """`engine` is a name (`local`) or an engine; `home` and `python` (the learners') are as in `open_engine`."""
+        if isinstance(engine, str):
+            engine = open_engine(engine, Path(home) if home is not None else None, python)
+        self.engine = engine
+
+    def submit(self, job: TrainingJob, code: str | os.PathLike[str] | bytes | None = None) -> Job:
+        """Starts `job` with `code`: a folder, a zip file or a zip's bytes (default: no code, an empty folder)."""
+        from ..workflows.compile import compile_job
+        from .archive import pack_code
+
+        if code is not None and not isinstance(code, bytes):
+            code = pack_code(Path(code))
+        job_id = new_job_id()
+        self.engine.submit(compile_job(job, code=code, job_id=job_id), job_id)
+        return Job(self.engine, job_id)
+
+    def job(self, job_id: str) -> Job:
+        """The job of that whole id. Raises NoSuchJob."""
+        self.engine.status(job_id)
+        return Job(self.engine, job_id)
+
+    def jobs(self) -> list[Job]:
+        """All jobs, newest first."""
+        return [Job(self.engine, job_id) for job_id in self.engine.ids()]
+
+
+class Job:
+    """A submitted job. It lives in its engine: this object may go, and `Client().job(id)` finds the job again."""
+
+    def __init__(self, engine: Engine, job_id: str) -> None:
+        self.engine, self.id = engine, job_id
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r})"
+
+    def status(self) -> JobStatus:
+        return self.engine.status(self.id)
+
+    @property
+    def state(self) -> str:
+        return self.status().state
+
+    def workflow(self) -> dict[str, Any]:
+        """The job's Argo Workflow, status included."""
+        return self.engine.workflow(self.id)
+
+    def wait(self, timeout: float | None = None) -> JobStatus:
+        """Returns when the job is COMPLETED, FAILED or HALTED. Raises TimeoutError after `timeout` seconds."""
+        return wait_for(self.engine, self.id, timeout)
+
+    def logs(self, follow: bool = False, **which: Any) -> Iterator[LogLine]:
+        """The learners' lines; `follow`s until the job ends or halts. `which`: learner, step, attempt, tail, since."""
+        return self.engine.logs(self.id, follow=follow, **which)
+
+    def metrics(self, follow: bool = False) -> Iterator[dict[str, Any]]:
+        """EMetrics records, oldest first."""
+        return self.engine.metrics(self.id, follow=follow)
+
+    def events(self) -> list[Event]:
+        return list(self.engine.events(self.id))
+
+    def halt(self, wait: bool = True, timeout: float | None = None) -> None:
+        """Commits a checkpoint and gives its CPUs and GPUs back; `wait` returns once that is done."""
+        self.engine.halt(self.id, wait=wait, timeout=timeout)
+
+    def resume(self) -> None:
+        self.engine.resume(self.id)
+
+    def stop(self) -> None:
+        """Ends the job for good; results and logs so far are stored."""
+        self.engine.stop(self.id)
+
+    def delete(self, results: bool = False) -> None:
+        """Removes the job; what it stored stays unless `results`."""
+        self.engine.delete(self.id, results=results)
+
+    def download(self, folder: str | os.PathLike[str], what: str = RESULTS) -> Path:
+        """Writes `results`, `definition`, `trainedmodel` or `checkpoint` under `folder`; returns what was written."""
+        return self.engine.download(self.id, what, Path(folder))
+
+
+def wait_for(engine: Engine, job_id: str, timeout: float | None = None) -> JobStatus:
+    """The job's status once it is COMPLETED, FAILED or HALTED. Raises TimeoutError after `timeout` seconds."""
+    from .status import HALTED
+
+    last = None
+    for last in engine.watch(job_id, timeout):
+        if last.terminal or last.state == HALTED:
+            return last
+    state = last.state if last is not None else "unknown"
+    raise TimeoutError(f"{job_id} is still {state} after {timeout:g} s" if timeout else f"lost sight of {job_id}")

@@ -1,0 +1,1 @@
+"""The embedded engine: runs a compiled Workflow on this machine, with Argo's own status format, state in files."""

@@ -1,0 +1,335 @@
+"""The embedded engine as commands see it: every call works on files, and wakes a runner where one is wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...learner import contract
+from ..base import CHECKPOINT, DEFINITION, RESULTS, TRAINEDMODEL, EngineError, Event, LogLine, Refused
+from ..status import JobStatus, job_status
+from . import leases, logs, pods, runner
+from .notify import Watcher
+from .state import Home, Job, read_json, write_json
+
+if TYPE_CHECKING:
+    from ...workflows.compile import Compiled
+
+HALT_LOOK = 1.0
+
+
+class LocalEngine:
+    """Runs jobs on this machine. `home` defaults to $FFDL_HOME; `python` is the learners' (default: this one)."""
+
+    name = "local"
+
+    def __init__(self, home: Path | None = None, python: str | None = None) -> None:
+        if sys.platform != "linux":
+            raise EngineError("the local engine needs Linux; use --engine argo with a cluster")
+        self._home = Home(home)
+        self._python = python or sys.executable
+        runner.revive(self._home)
+
+    @property
+    def machine(self) -> leases.Capacity:
+        """What jobs may use here."""
+        return leases.Capacity.of_this_machine()
+
+    def submit(self, compiled: Compiled, job_id: str) -> None:
+        workflow = {**compiled.workflow, "metadata": {**compiled.workflow["metadata"], "name": job_id}}
+        workflow["metadata"].pop("generateName", None)
+        self._check(workflow)
+
+        def fill(job: Job) -> None:
+            workflow["metadata"].update(
+                uid=secrets.token_hex(16), namespace=pods.NAMESPACE, creationTimestamp=_timestamp(time.time())
+            )
+            workflow["metadata"].setdefault("annotations", {})[contract.ANNOTATION_RELEASED] = "true"
+            write_json(job.control / contract.CONTROL_WORKFLOW, workflow)
+            environment = pods.user_environment(self._python, os.environ)
+            write_json(job.path / "environment.json", {"python": self._python, "env": environment})
+            _write_files(job.objects / "configmaps" / job_id, compiled.config)
+            for suffix, files in compiled.secrets.items():
+                token = {} if suffix else {contract.TOKEN_FILE: secrets.token_urlsafe(32).encode()}
+                _write_files(job.objects / "secrets" / f"{job_id}{suffix}", {**files, **token})
+
+        runner.spawn(self._home.create(job_id, fill))
+
+    def _check(self, workflow: dict[str, Any]) -> None:
+        """Raises Refused for what can never run here."""
+        from . import operator
+
+        if problems := operator.unsupported(workflow) or operator.invalid(workflow):
+            raise Refused("; ".join(problems))
+        self._check_framework(workflow)
+        if lack := self.machine.lacks(leases.demand(workflow)):
+            raise Refused(f"this job can never start here: it {lack}; ask for less in the manifest")
+        for volume in workflow["spec"].get("volumes", []):
+            source = volume.get("hostPath", {})
+            if source and source.get("type") != "DirectoryOrCreate" and not os.path.isdir(source["path"]):
+                raise Refused(f"host path {source['path']} is not a folder on this machine; make it or correct the manifest")
+
+    def _check_framework(self, workflow: dict[str, Any]) -> None:
+        """There are no images here: what a learner's image would bring, its Python must have."""
+        from ...workflows.frameworks import CATALOGUE
+
+        summary = json.loads(workflow["metadata"].get("annotations", {}).get(contract.ANNOTATION_SUMMARY, "{}"))
+        known = CATALOGUE.get(summary.get("framework", ""))
+        if known is None or known.module is None:
+            return
+        look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+        try:
+            found = subprocess.run([self._python, "-c", look, known.module], capture_output=True).returncode == 0
+        except OSError as error:
+            raise Refused(f"{self._python} can't be run: {error.strerror}; name a Python with --python") from None
+        if not found:
+            raise Refused(
+                f"{self._python} has no {known.module}, which {summary['framework']} jobs import; get it there with "
+                f"`{known.install}`, or name a Python that has it with --python"
+            )
+
+    def ids(self) -> list[str]:
+        return self._home.ids()
+
+    def workflow(self, job_id: str) -> dict[str, Any]:
+        return self._home.job(job_id).workflow()
+
+    def status(self, job_id: str) -> JobStatus:
+        return self._status(self._home.job(job_id))
+
+    @staticmethod
+    def _status(job: Job) -> JobStatus:
+        if (summary := read_json(job.path / "summary.json")) is not None:
+            return JobStatus.from_dict(summary)
+        return job_status(job.workflow(), job.report(), time.time())
+
+    def list(self) -> list[JobStatus]:
+        found = []
+        for job_id in self._home.ids():
+            try:
+                found.append(self._status(Job(self._home, job_id)))
+            except (EngineError, OSError):
+                continue  # deleted meanwhile
+        return found
+
+    def watch(self, job_id: str | None = None, timeout: float | None = None) -> Iterator[JobStatus]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        watcher, seen = Watcher(), {}
+        watcher.watch(self._home.path / "jobs")
+        try:
+            while True:
+                statuses = [self.status(job_id)] if job_id else self.list()
+                for status in statuses:
+                    if not status.terminal:
+                        watcher.watch(self._home.path / "jobs" / status.id / "control")
+                    if seen.get(status.id) != status:
+                        seen[status.id] = status
+                        yield status
+                if job_id and statuses[0].terminal:
+                    return
+                left = HALT_LOOK if deadline is None else min(HALT_LOOK, deadline - time.monotonic())
+                if left <= 0:
+                    return
+                watcher.wait(left)
+                runner.revive(self._home)
+        finally:
+            watcher.close()
+
+    def logs(
+        self,
+        job_id: str,
+        *,
+        learner: int | None = None,
+        step: str | None = None,
+        attempt: int | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        since: float | None = None,
+    ) -> Iterator[LogLine]:
+        job = self._home.job(job_id)
+        wanted = logs.Selection(learner=learner, step=step, attempt=attempt, tail=tail, since=since)
+        return logs.follow(job, wanted, lambda: runner.revive(self._home)) if follow else logs.read(job, wanted)
+
+    def metrics(self, job_id: str, follow: bool = False) -> Iterator[dict[str, Any]]:
+        return logs.metrics(self._home.job(job_id), follow)
+
+    def events(self, job_id: str) -> list[Event]:
+        return logs.events(self._home.job(job_id).workflow())
+
+    def halt(self, job_id: str, wait: bool = True, timeout: float | None = None) -> None:
+        job = self._home.job(job_id)
+        with job.edit() as workflow:
+            _refuse_finished(workflow, "halt")
+            workflow["spec"]["suspend"] = True
+        runner.revive(self._home)
+        unheard = False
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while wait:
+            for status in self.watch(job_id, HALT_LOOK):
+                if status.terminal or status.state == "HALTED":
+                    return
+            if unheard and (alone := _learners_without_helper(job.workflow())):
+                for pod in alone:
+                    _request(job, {"kind": contract.REQUEST_DELETE_POD, "pod": pod})
+            unheard = bool(_learners_without_helper(job.workflow()))
+            if deadline is not None and time.monotonic() > deadline:
+                raise EngineError(f"{job_id} is not halted yet; it goes on halting, `ffdl status {job_id}` tells when")
+
+    def resume(self, job_id: str) -> None:
+        job = self._home.job(job_id)
+        with job.edit() as workflow:
+            _refuse_finished(workflow, "resume")
+            workflow["spec"].pop("suspend", None)
+            self._want_runner(job)
+        runner.revive(self._home)
+
+    def stop(self, job_id: str) -> None:
+        job = self._home.job(job_id)
+        with job.edit() as workflow:
+            _refuse_finished(workflow, "stop")
+            halted = bool(workflow["spec"].pop("suspend", None))
+            if halted or not _live(workflow, "checkpoint"):
+                workflow["spec"]["shutdown"] = "Stop"
+                workflow["metadata"]["annotations"].setdefault(contract.ANNOTATION_REASON, "stopped")
+            else:
+                workflow["metadata"]["annotations"][contract.ANNOTATION_STOP] = "true"
+            self._want_runner(job)
+        runner.revive(self._home)
+
+    def _want_runner(self, job: Job) -> None:
+        (self._home.path / "active" / job.id).touch()
+
+    def resubmit(self, job_id: str, new_id: str) -> None:
+        old = self._home.job(job_id)
+        source = old.workflow()
+        source.pop("status")
+        for key in ("suspend", "shutdown"):
+            source["spec"].pop(key, None)
+        own = (contract.ANNOTATION_REASON, contract.ANNOTATION_STOP)
+        annotations = {k: v for k, v in source["metadata"].get("annotations", {}).items() if k not in own}
+        self._check(source)
+
+        def fill(job: Job) -> None:
+            metadata = {**source["metadata"], "name": new_id, "annotations": annotations}
+            metadata.update(uid=secrets.token_hex(16), creationTimestamp=_timestamp(time.time()))
+            write_json(job.control / contract.CONTROL_WORKFLOW, {**source, "metadata": metadata})
+            shutil.copy2(old.path / "environment.json", job.path / "environment.json")
+            for kind in ("configmaps", "secrets"):
+                for folder in sorted((old.objects / kind).iterdir()):
+                    target = job.objects / kind / folder.name.replace(job_id, new_id)
+                    shutil.copytree(folder, target)
+            token = secrets.token_urlsafe(32).encode()
+            contract.atomic_write(str(job.objects / "secrets" / new_id / contract.TOKEN_FILE), token, 0o600)
+
+        runner.spawn(self._home.create(new_id, fill))
+
+    def delete(self, job_id: str, results: bool = False) -> None:
+        job = self._home.job(job_id)
+        job.deleting.touch()
+        runner.end(job)
+        if results:
+            self._fetch(job, "--remove")
+        leases.release(self._home, job)
+        self._home.remove(job)
+
+    def download(self, job_id: str, what: str, folder: Path) -> Path:
+        job = self._home.job(job_id)
+        target = folder / f"{job_id}-{what}"
+        if what == DEFINITION:
+            target = folder / f"{job_id}-definition.zip"
+            code = job.objects / "configmaps" / job_id / contract.CODE_FILE
+            if not code.exists():
+                raise Refused(f"{job_id} was submitted without code")
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(code, target)
+            return target
+        if what not in (RESULTS, TRAINEDMODEL, CHECKPOINT):
+            raise Refused(f"nothing called {what} to download")
+        self._fetch(job, f"--{what}", str(target))
+        return target
+
+    def _fetch(self, job: Job, *arguments: str) -> None:
+        """Runs the step that reads results, outside any pod: the job's objects as a root of their own."""
+        with tempfile.TemporaryDirectory() as root:
+            spec = contract.JobSpec.from_json((job.objects / "configmaps" / job.id / contract.JOB_FILE).read_text())
+            places = {
+                contract.CONFIG_DIR: job.objects / "configmaps" / job.id,
+                contract.STORE_SECRET_DIR: job.objects / "secrets" / f"{job.id}-store",
+                contract.STORE_DIR: self._home.path / "claims" / contract.RESULTS_CLAIM,
+                contract.JOURNAL_DIR: job.volume() / "journal",
+            }
+            if spec.results is not None and spec.results.kind == "host":
+                volumes = job.workflow()["spec"].get("volumes", [])
+                places[contract.HOST_RESULTS_DIR] = next(
+                    Path(v["hostPath"]["path"]) for v in volumes if v["name"] == "host-results"
+                )
+            for path, real in places.items():
+                link = Path(root + path)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(real)
+            env = {**os.environ, contract.ROOT_ENV: root, contract.JOB_ID_ENV: job.id}
+            command = [sys.executable, "-P", "-m", "ffdl.steps.fetch", *arguments]
+            done = subprocess.run(command, env=env, capture_output=True, text=True)
+            if done.returncode:
+                lines = done.stderr.strip().splitlines() or ["no reason given"]
+                raise EngineError(lines[-1])
+
+    def serve(self) -> Iterator[list[str]]:
+        """Takes over every job whose runner is gone, for ever; yields the ids it took over."""
+        watcher = Watcher()
+        watcher.watch(self._home.path / "active")
+        try:
+            while True:
+                if taken := runner.revive(self._home):
+                    yield taken
+                watcher.wait(HALT_LOOK)
+        finally:
+            watcher.close()
+
+
+def _timestamp(moment: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def _write_files(folder: Path, files: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True, mode=0o700)
+    for name, data in files.items():
+        contract.atomic_write(str(folder / name), data, 0o600)
+
+
+def _refuse_finished(workflow: dict[str, Any], verb: str) -> None:
+    phase = workflow["status"].get("phase")
+    if phase in runner.TERMINAL:
+        name = workflow["metadata"]["name"]
+        ended = "COMPLETED" if phase == "Succeeded" else "FAILED"
+        raise Refused(f"{name} is {ended}: there is nothing to {verb}; `ffdl resubmit {name}` runs it again")
+
+
+def _live(workflow: dict[str, Any], template: str) -> list[str]:
+    """Pod names of a template's nodes that are Pending or Running."""
+    from .operator.nodes import pod_name
+
+    return [
+        pod_name(workflow["metadata"]["name"], node["name"], template)
+        for node in workflow["status"].get("nodes", {}).values()
+        if node.get("type") == "Pod" and node.get("templateName") == template and node.get("phase") in ("Pending", "Running")
+    ]
+
+
+def _learners_without_helper(workflow: dict[str, Any]) -> list[str]:
+    """Learners that nobody tells of the halt: the helper is gone, and Argo starts none while suspended."""
+    return [] if _live(workflow, "checkpoint") else _live(workflow, "learner")
+
+
+def _request(job: Job, request: dict[str, Any]) -> None:
+    name = f"{time.time_ns()}-{os.getpid()}.json"
+    contract.atomic_write(str(job.control / contract.CONTROL_REQUESTS / name), json.dumps(request).encode())

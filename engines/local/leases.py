@@ -1,0 +1,226 @@
+"""Leases on this machine's CPUs, memory and GPUs, over all jobs. A job gets all that it asks for at once, or waits.
+
+A lease is a file `leases/<id>.json`, taken under one lock. Jobs that wait stand in line by the time they were submitted:
+nobody overtakes, so a large job starts as soon as what runs before it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .state import Home, Job, locked, read_json, write_json
+
+MACHINE_ENV = "FFDL_MACHINE"  # "cpus=4,memory=8GiB,gpus=2": what jobs may use of this machine; default all of it
+RIDES_ALONG = 0.1  # a pod that asks for less of a CPU than this, and no GPU, costs nothing: our own steps
+SUBNETS = range(1, 4096)  # 127.0.0.0/8 in pieces of 4096 addresses
+_BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+@dataclass(frozen=True)
+class Demand:
+    """CPUs, bytes of memory, GPUs (by count)."""
+
+    cpus: float = 0.0
+    memory: int = 0
+    gpus: int = 0
+
+    def __add__(self, other: Demand) -> Demand:
+        return Demand(self.cpus + other.cpus, self.memory + other.memory, self.gpus + other.gpus)
+
+    def times(self, count: int) -> Demand:
+        return Demand(self.cpus * count, self.memory * count, self.gpus * count)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a job holds: amounts, GPU numbers, and its piece of 127.0.0.0/8."""
+
+    cpus: float
+    memory: int
+    gpus: list[int] = field(default_factory=list)
+    subnet: int = 1
+
+
+def quantity(text: str | float) -> float:
+    """A Kubernetes quantity as a number: `500m` -> 0.5, `64Mi` -> 67108864."""
+    match = re.fullmatch(r"([0-9.]+(?:[eE][0-9]+)?)(m|k|Ki|[MGT]i?)?", str(text))
+    if not match:
+        raise ValueError(f"{text!r} is not a quantity")
+    number, unit = float(match.group(1)), match.group(2) or ""
+    return number / 1000 if unit == "m" else number * _BYTES[unit]
+
+
+def template_demand(template: dict[str, Any]) -> Demand:
+    """What one pod of a template asks for; nothing for a pod that rides along."""
+    resources = template.get("container", {}).get("resources", {})
+    amounts = {**resources.get("limits", {}), **resources.get("requests", {})}
+    gpus = sum(int(quantity(value)) for name, value in amounts.items() if name.endswith("/gpu"))
+    demand = Demand(quantity(amounts.get("cpu", 0)), int(quantity(amounts.get("memory", 0))), gpus)
+    return demand if demand.cpus >= RIDES_ALONG or demand.gpus else Demand()
+
+
+def demand(workflow: dict[str, Any]) -> Demand:
+    """What a Workflow's entrypoint asks for when everything in it that can run side by side does."""
+    templates = {template["name"]: template for template in workflow["spec"].get("templates", [])}
+
+    def total(name: str, above: tuple[str, ...]) -> Demand:
+        template = templates.get(name, {})
+        if name in above:
+            return Demand()
+        children = template.get("dag", {}).get("tasks") or [s for group in template.get("steps", []) for s in group]
+        result = template_demand(template)
+        for child in children:
+            result += total(child.get("template", ""), (*above, name)).times(_copies(child))
+        return result
+
+    return total(workflow["spec"]["entrypoint"], ())
+
+
+def _copies(task: dict[str, Any]) -> int:
+    if "withItems" in task:
+        return len(task["withItems"])
+    if "withParam" in task:
+        with contextlib.suppress(ValueError):
+            return len(json.loads(task["withParam"]))
+    if "withSequence" in task:
+        with contextlib.suppress(ValueError, KeyError):
+            return int(task["withSequence"]["count"])
+    return 1
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What jobs may use of this machine."""
+
+    cpus: float
+    memory: int
+    gpus: list[int]
+
+    @classmethod
+    def of_this_machine(cls) -> Capacity:
+        """Its CPUs (those this process may run on), memory and NVIDIA GPUs, or what $FFDL_MACHINE says."""
+        cpus, memory = float(len(os.sched_getaffinity(0))), _memory()
+        gpus = [int(name[6:]) for name in os.listdir("/dev") if re.fullmatch(r"nvidia[0-9]+", name)]
+        for part in filter(None, os.environ.get(MACHINE_ENV, "").split(",")):
+            name, _, value = part.partition("=")
+            if name == "cpus":
+                cpus = float(value)
+            elif name == "memory":
+                memory = int(quantity(value.removesuffix("B")))
+            elif name == "gpus":
+                gpus = list(range(int(value)))
+            else:
+                raise ValueError(f"{MACHINE_ENV}: {part!r} is not one of cpus=N, memory=N, gpus=N")
+        return cls(cpus, memory, sorted(gpus))
+
+    def lacks(self, wanted: Demand) -> str:
+        """Why `wanted` can never fit, or nothing."""
+        if wanted.gpus > len(self.gpus):
+            return f"needs {wanted.gpus} GPUs, this machine has {len(self.gpus)}"
+        if wanted.cpus > self.cpus + 1e-9:
+            return f"needs {wanted.cpus:g} CPUs, this machine has {self.cpus:g}"
+        if wanted.memory > self.memory:
+            return f"needs {_size(wanted.memory)} of memory, this machine has {_size(self.memory)}"
+        return ""
+
+
+def _memory() -> int:
+    with open("/proc/meminfo") as stream:
+        return int(stream.readline().split()[1]) * 1024
+
+
+def _size(amount: int) -> str:
+    return f"{amount / 2**30:.1f} GiB" if amount >= 2**30 else f"{amount / 2**20:.0f} MiB"
+
+
+def acquire(home: Home, job: Job, wanted: Demand, capacity: Capacity) -> Lease | str:
+    """A lease for all of `wanted`, or in one line why not yet. The job then stands in line until it asks again or leaves."""
+    folder = home.path / "leases"
+    with locked(folder / "lock"):
+        mine = folder / f"{job.id}.json"
+        if (held := read_json(mine)) is not None:
+            return Lease(**held)
+        ahead = _line_before(home, job, folder)
+        taken = [Lease(**value) for value in _others(home, folder)]
+        free_cpus = capacity.cpus - sum(lease.cpus for lease in taken)
+        free_memory = capacity.memory - sum(lease.memory for lease in taken)
+        used = {number for lease in taken for number in lease.gpus}
+        free_gpus = [number for number in capacity.gpus if number not in used]
+        nothing = wanted == Demand()
+        fits = wanted.cpus <= free_cpus + 1e-9 and wanted.memory <= free_memory and wanted.gpus <= len(free_gpus)
+        if nothing or (fits and not ahead):
+            subnets = {lease.subnet for lease in taken}
+            lease = Lease(
+                cpus=wanted.cpus,
+                memory=wanted.memory,
+                gpus=free_gpus[: wanted.gpus],
+                subnet=next(number for number in SUBNETS if number not in subnets),
+            )
+            write_json(mine, asdict(lease))
+            _leave(folder, job)
+            return lease
+        write_json(folder / f"{job.id}.waits", asdict(wanted))
+        if fits:
+            return f"{ahead} job{'s' if ahead > 1 else ''} ahead in line"
+        lack = _lack(wanted, free_cpus, free_memory, len(free_gpus))
+        return lack + (f"; {ahead} ahead in line" if ahead else "")
+
+
+def _lack(wanted: Demand, cpus: float, memory: float, gpus: int) -> str:
+    if wanted.gpus > gpus:
+        return f"needs {wanted.gpus} GPUs, {gpus} free"
+    if wanted.cpus > cpus + 1e-9:
+        return f"needs {wanted.cpus:g} CPUs, {max(0.0, cpus):g} free"
+    return f"needs {_size(wanted.memory)} of memory, {_size(int(max(0, memory)))} free"
+
+
+def _others(home: Home, folder: Path) -> list[dict[str, Any]]:
+    """Every lease whose job still exists."""
+    leases = []
+    for entry in folder.glob("*.json"):
+        if not (home.path / "jobs" / entry.stem).is_dir():
+            entry.unlink(missing_ok=True)
+        elif (value := read_json(entry)) is not None:
+            leases.append(value)
+    return leases
+
+
+def _line_before(home: Home, job: Job, folder: Path) -> int:
+    """How many jobs that were submitted earlier, and have a runner that waits, stand in line."""
+    own = os.stat(job.path / "created").st_mtime_ns
+    count = 0
+    for entry in folder.glob("*.waits"):
+        other = Job(home, entry.stem)
+        if other.id == job.id:
+            continue
+        try:
+            earlier = os.stat(other.path / "created").st_mtime_ns < own
+        except FileNotFoundError:
+            entry.unlink(missing_ok=True)
+            continue
+        count += earlier and other.has_runner()
+    return count
+
+
+def _leave(folder: Path, job: Job) -> None:
+    (folder / f"{job.id}.waits").unlink(missing_ok=True)
+
+
+def held(home: Home, job: Job) -> Lease | None:
+    """The lease that the job holds, if any."""
+    value = read_json(home.path / "leases" / f"{job.id}.json")
+    return None if value is None else Lease(**value)
+
+
+def release(home: Home, job: Job) -> None:
+    """Gives back what the job holds and takes it out of the line. Does nothing if it has neither."""
+    folder = home.path / "leases"
+    with locked(folder / "lock"):
+        (folder / f"{job.id}.json").unlink(missing_ok=True)
+        _leave(folder, job)

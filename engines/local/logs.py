@@ -1,0 +1,206 @@
+"""What a job's pods wrote, and what happened to them: log lines, metric records, events."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...learner import contract
+from ..base import NORMAL, WARNING, Event, LogLine
+from ..status import job_status
+from .notify import Watcher
+from .operator.nodes import pod_name
+from .state import Job
+
+LOG_FILE = "main.log"
+FOLLOW_LOOK = 1.0
+_ATTEMPT = re.compile(r"\((\d+)\)$")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which lines are wanted; `learner` and `attempt` count from 1, `since` is a unix time."""
+
+    learner: int | None = None
+    step: str | None = None
+    attempt: int | None = None
+    tail: int | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True)
+class PodLog:
+    """One attempt's log file."""
+
+    source: str
+    attempt: int
+    folder: Path
+
+
+def _source(node: dict[str, Any]) -> str:
+    template = str(node.get("templateName", ""))
+    for parameter in node.get("inputs", {}).get("parameters", []):
+        if template == "learner" and parameter["name"] == "index":
+            return contract.learner_name(int(parameter["value"]))
+    return "store-results" if template.startswith("store-") else template
+
+
+def _pod_name(job: Job, node: dict[str, Any]) -> str:
+    return pod_name(job.id, node["name"], node.get("templateName", ""))
+
+
+def pod_logs(job: Job, wanted: Selection) -> list[PodLog]:
+    """The attempts whose output is wanted, in the order they were started."""
+    status = job.workflow()["status"]
+    found = []
+    nodes = [node for node in status.get("nodes", {}).values() if node.get("type") == "Pod"]
+    for node in sorted(nodes, key=lambda n: (n.get("startedAt") or "", n["name"])):
+        match = _ATTEMPT.search(node["name"])
+        log = PodLog(_source(node), int(match.group(1)) + 1 if match else 1, job.pods / _pod_name(job, node))
+        name = wanted.step or (f"learner-{wanted.learner}" if wanted.learner is not None else None)
+        of_learners = node.get("templateName") == "learner"
+        if (log.source == name if name else of_learners) and wanted.attempt in (None, log.attempt):
+            found.append(log)
+    return found
+
+
+class _Tail:
+    """Reads a growing log file line by line."""
+
+    def __init__(self, log: PodLog) -> None:
+        self._log, self._offset, self._rest = log, 0, b""
+
+    def lines(self, final: bool) -> Iterator[LogLine]:
+        with contextlib.suppress(FileNotFoundError), open(self._log.folder / LOG_FILE, "rb") as stream:
+            stream.seek(self._offset)
+            for raw in stream:
+                self._offset += len(raw)
+                raw = self._rest + raw
+                self._rest = b""
+                if not raw.endswith(b"\n") and not final:
+                    self._rest = raw
+                    return
+                yield self._parse(raw.rstrip(b"\n"))
+
+    def _parse(self, raw: bytes) -> LogLine:
+        stamp, _, text = raw.decode(errors="replace").partition(" ")
+        try:
+            moment = datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
+        except ValueError:
+            moment, text = None, raw.decode(errors="replace")
+        return LogLine(self._log.source, self._log.attempt, moment, text)
+
+
+def _since(lines: Iterator[LogLine], since: float | None) -> Iterator[LogLine]:
+    return (line for line in lines if since is None or line.time is None or line.time >= since)
+
+
+def read(job: Job, wanted: Selection) -> Iterator[LogLine]:
+    """What was written until now; several sources in the order of their times."""
+    lines: list[LogLine] = []
+    by_source: dict[str, list[PodLog]] = {}
+    for log in pod_logs(job, wanted):
+        by_source.setdefault(log.source, []).append(log)
+    for several in by_source.values():
+        of_source = (line for log in several for line in _since(_Tail(log).lines(final=True), wanted.since))
+        lines.extend(deque(of_source, maxlen=wanted.tail))
+    yield from sorted(lines, key=lambda line: line.time or 0.0) if len(by_source) > 1 else lines
+
+
+def follow(job: Job, wanted: Selection, keep_alive: Callable[[], object]) -> Iterator[LogLine]:
+    """Lines as they come, until the job has ended or is halted. `keep_alive` is called now and then."""
+    tails: dict[Path, _Tail] = {}
+    watcher = Watcher(appends=True)
+    watcher.watch(job.control)
+    first = wanted.tail is not None
+    try:
+        while True:
+            status = job_status(job.workflow(), job.report())
+            over = status.terminal or status.state == "HALTED"
+            for log in pod_logs(job, wanted):
+                if log.folder not in tails:
+                    watcher.watch(log.folder)
+                    tails[log.folder] = _Tail(log)
+            lines = [line for tail in tails.values() for line in _since(tail.lines(final=over), wanted.since)]
+            lines.sort(key=lambda line: line.time or 0.0)
+            yield from lines[-(wanted.tail or 0) :] if first and wanted.tail else lines
+            first = False
+            if over:
+                return
+            watcher.wait(FOLLOW_LOOK)
+            keep_alive()
+    finally:
+        watcher.close()
+
+
+def metrics(job: Job, follow: bool) -> Iterator[dict[str, Any]]:
+    """EMetrics records of all learners, oldest first; with `follow` until the job has ended or is halted."""
+    offsets: dict[Path, int] = {}
+    watcher = Watcher(appends=True)
+    try:
+        while True:
+            status = job_status(job.workflow(), job.report())
+            over = not follow or status.terminal or status.state == "HALTED"
+            folder = job.log_folder()
+            records = []
+            watcher.watch(job.control)
+            for learner in sorted(folder.glob("learner-*")):
+                watcher.watch(learner)
+                path = learner / contract.METRICS_FILE
+                key = path.relative_to(folder)
+                lines, offsets[key] = _records(path, offsets.get(key, 0))
+                records.extend(lines)
+            yield from sorted(records, key=lambda record: record.get("meta", {}).get("time", 0))
+            if over:
+                return
+            watcher.wait(FOLLOW_LOOK)
+    finally:
+        watcher.close()
+
+
+def _records(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """Whole records from `offset` on. A learner may write there too: no link is followed, no bad line believed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return [], offset
+    found = []
+    with os.fdopen(descriptor, "rb") as stream:
+        stream.seek(offset)
+        for raw in stream:
+            if not raw.endswith(b"\n"):
+                break
+            offset += len(raw)
+            with contextlib.suppress(ValueError):
+                value = json.loads(raw)
+                if isinstance(value, dict):
+                    found.append(value)
+    return found, offset
+
+
+def events(workflow: dict[str, Any]) -> list[Event]:
+    """What happened to the job's nodes, read off their times and messages."""
+    found = []
+    for node in workflow["status"].get("nodes", {}).values():
+        if node.get("type") not in ("Pod", "Retry", "DAG", "Steps"):
+            continue
+        source = node.get("displayName") or node["name"]
+        if started := _time(node.get("startedAt")):
+            found.append(Event(started, source, NORMAL, f"{node['type']}Started", node.get("templateName", "")))
+        if finished := _time(node.get("finishedAt")):
+            bad = node.get("phase") in ("Failed", "Error")
+            kind = WARNING if bad else NORMAL
+            found.append(Event(finished, source, kind, f"{node['type']}{node['phase']}", node.get("message", "")))
+    return sorted(found, key=lambda event: event.time)
+
+
+def _time(text: str | None) -> float | None:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None

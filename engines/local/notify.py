@@ -1,0 +1,60 @@
+"""Waiting for files to change: inotify, or a look four times a second where the kernel has none left."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+
+POLL = 0.25
+_MODIFIED, _CLOSED, _MOVED_TO, _CREATED, _DELETED = 0x2, 0x8, 0x80, 0x100, 0x200
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Watcher:
+    """Watches folders; `wait` returns once an entry of one of them came, went or was replaced.
+
+    With `appends` also once a file was written to, open or not.
+    """
+
+    def __init__(self, appends: bool = False) -> None:
+        self._mask = _CLOSED | _MOVED_TO | _CREATED | _DELETED | (_MODIFIED if appends else 0)
+        self._descriptor = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._watches: dict[str, int] = {}
+        self._poll = select.poll()
+        if self._descriptor >= 0:
+            self._poll.register(self._descriptor, select.POLLIN)
+
+    def watch(self, folder: os.PathLike[str] | str) -> None:
+        path = os.fspath(folder)
+        if path in self._watches or self._descriptor < 0:
+            return
+        number = _libc.inotify_add_watch(self._descriptor, os.fsencode(path), self._mask)
+        if number >= 0:
+            self._watches[path] = number
+        elif ctypes.get_errno() != 2:  # a folder that isn't there has nothing to say; anything else: poll
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def forget(self, folder: os.PathLike[str] | str) -> None:
+        number = self._watches.pop(os.fspath(folder), None)
+        if number is not None and self._descriptor >= 0:
+            _libc.inotify_rm_watch(self._descriptor, number)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Waits at most `timeout` seconds; False if nothing was seen. Without inotify it may be True for nothing."""
+        if self._descriptor < 0:
+            self._poll.poll(min(POLL, timeout if timeout is not None else POLL) * 1000)
+            return True
+        seen = bool(self._poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
+        if seen:
+            with contextlib.suppress(BlockingIOError):
+                while os.read(self._descriptor, 65536):
+                    pass
+        return seen
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

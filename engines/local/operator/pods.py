@@ -1,0 +1,152 @@
+"""Pods and nodes: asking for a node's pod, and telling the node what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..pod import PodObservation
+from .decision import PodRequest, Resource
+from .nodes import ERROR, FAILED, FULFILLED, PENDING, RUNNING, SUCCEEDED, Node, seconds, text, timestamp
+from .patches import parse_patch
+from .progress import valid
+
+if TYPE_CHECKING:
+    from .operation import Operation
+
+_FROM_WORKFLOW = ("serviceAccountName", "automountServiceAccountToken")
+_WORKFLOW_PATCH = "workflowPodSpecPatch"
+
+
+def request_template(spec: Mapping[str, Any], workflow: str, template: Mapping[str, Any]) -> dict[str, Any]:
+    """`template` with what the Workflow adds to its pods, not yet substituted."""
+    merged = {key: spec[key] for key in _FROM_WORKFLOW if key in spec} | dict(template)
+    claims = [
+        {
+            "name": claim["metadata"]["name"],
+            "persistentVolumeClaim": {"claimName": f"{workflow}-{claim['metadata']['name']}"},
+        }
+        for claim in spec.get("volumeClaimTemplates") or []
+    ]
+    volumes = {v["name"]: v for v in [*(spec.get("volumes") or []), *claims, *(template.get("volumes") or [])]}
+    containers = [template.get("container") or {}, *(template.get("initContainers") or [])]
+    mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts") or []}
+    merged["volumes"] = [volume for name, volume in volumes.items() if name in mounted]
+    if spec.get("podSpecPatch"):
+        merged[_WORKFLOW_PATCH] = spec["podSpecPatch"]
+    return merged
+
+
+def build(node: Node, pod: str, template: Mapping[str, Any]) -> PodRequest | Resource:
+    """The request for the pod of `node`. Raises patches.PatchError."""
+    if "resource" in template:
+        return Resource(node["id"], pod, template["resource"]["manifest"], template["resource"]["action"])
+    patches = [template[key] for key in (_WORKFLOW_PATCH, "podSpecPatch") if template.get(key)]
+    merged: dict[str, Any] = {}
+    for patch in patches:
+        merged |= parse_patch(patch)
+    request = {key: value for key, value in template.items() if key != _WORKFLOW_PATCH}
+    if merged:
+        request["podSpecPatch"] = merged
+    if template.get("initContainers"):
+        request["initContainers"] = [_mirrored(c, template["container"]) for c in template["initContainers"]]
+    return PodRequest(node["id"], pod, request)
+
+
+def observe(op: Operation) -> None:
+    """Brings the observed pods' news into their nodes. An ended node stays as it is."""
+    for node in op.nodes:
+        if node["type"] == "Pod" and node["phase"] not in FULFILLED:
+            pod = op.observed.get(op.pod_name(node))
+            if pod is not None:
+                _update(op, node, pod)
+
+
+def cut_short(op: Operation) -> None:
+    """Fails what a shutdown or the deadline leaves no time for."""
+    if not op.shutdown and not op.overdue:
+        return
+    for node in op.nodes:
+        if node["type"] != "Pod" or node["phase"] in FULFILLED:
+            continue
+        on_exit = op.is_exit(node)
+        if not op.may_start(on_exit):
+            op.nodes.mark(node, FAILED, f"workflow shutdown with strategy:  {op.shutdown}")
+        elif op.overdue and not on_exit:
+            op.nodes.mark(node, FAILED, "Step exceeded its deadline")
+
+
+def superfluous(op: Operation) -> list[str]:
+    """The pods that live although their node has ended, or that belong to none."""
+    wanted = {op.pod_name(node) for node in op.nodes if node["type"] == "Pod" and node["phase"] not in FULFILLED}
+    return sorted(name for name, pod in op.observed.items() if not pod.ended and name not in wanted)
+
+
+def request_unseen(op: Operation) -> None:
+    """Asks again for pods that were asked for but never seen: whoever was to start them may have died before."""
+    for node in op.nodes:
+        if node["type"] != "Pod" or node["phase"] not in (PENDING, RUNNING):
+            continue
+        if node["id"] not in op.pods and node["id"] not in op.resources and op.pod_name(node) not in op.observed:
+            op.request(node)
+            if op.nodes[node["id"]]["phase"] in FULFILLED:
+                op.wake_at(op.now)
+
+
+def _mirrored(container: Mapping[str, Any], main: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not container.get("mirrorVolumeMounts"):
+        return container
+    own = list(container.get("volumeMounts") or [])
+    taken = {mount["mountPath"] for mount in own}
+    mirrored = [mount for mount in main.get("volumeMounts") or [] if mount["mountPath"] not in taken]
+    return {**container, "volumeMounts": [*own, *mirrored]}
+
+
+def _update(op: Operation, node: Node, pod: PodObservation) -> None:
+    phase, message = pod.phase, pod.message
+    outputs = _outputs(op, node, pod) if pod.ended else None
+    if phase == SUCCEEDED:
+        missing = [p["name"] for p in (outputs or {}).get("parameters") or [] if "value" not in p]
+        message = ""
+        if missing:
+            phase, message = ERROR, f"wait: output parameter '{missing[0]}' was not written"
+    elif phase == FAILED:
+        message = message or (f"main: Error (exit code {pod.exit_code})" if _told(pod) else "")
+    elif phase == ERROR:
+        message = message or "pod deleted"
+    elif phase not in (PENDING, RUNNING):
+        phase, message = ERROR, f"Unexpected pod phase for {op.pod_name(node)}: {phase}"
+    elif phase == RUNNING:
+        message = ""
+    progress = pod.progress if valid(pod.progress) else node.get("progress")
+    if progress != node.get("progress"):
+        op.nodes.edit(node)["progress"] = progress
+    if outputs:
+        op.nodes.edit(node)["outputs"] = outputs
+    if phase in FULFILLED:
+        # the clock may have been set back since the start
+        ended = max(pod.finished_at if pod.finished_at is not None else op.now, seconds(node["startedAt"]))
+        op.nodes.edit(node)["finishedAt"] = timestamp(ended)
+    op.nodes.mark(node, phase, message)
+
+
+def _told(pod: PodObservation) -> bool:
+    """Whether the main container's own exit code is known."""
+    return pod.exit_code is not None and pod.exit_code >= 0 and pod.phase != ERROR
+
+
+def _outputs(op: Operation, node: Node, pod: PodObservation) -> dict[str, Any]:
+    outputs: dict[str, Any] = {}
+    if _told(pod):
+        outputs["exitCode"] = str(pod.exit_code)
+    declared = (op.templates[node["templateName"]].get("outputs") or {}).get("parameters") or []
+    parameters = []
+    for output in declared:
+        value = pod.outputs.get(output["name"])
+        default = (output.get("valueFrom") or {}).get("default")
+        if value is None and default is not None:
+            value = text(default)
+        parameters.append(output if value is None else {**output, "value": value.removesuffix("\n")})
+    if parameters and pod.phase != ERROR:
+        outputs["parameters"] = parameters
+    return outputs

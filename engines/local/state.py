@@ -1,0 +1,233 @@
+"""The embedded engine's state: files under $FFDL_HOME, one folder a job, each replaced atomically.
+
+Layout (format 1):
+    format                          the number
+    jobs/<id>/control/              workflow.json, status.json, report.json, epochs/, requests/   (learner.contract)
+    jobs/<id>/lock                  flock: held while workflow.json is edited
+    jobs/<id>/runner.lock           flock: held by the runner for its life
+    jobs/<id>/created               its mtime orders the jobs
+    jobs/<id>/objects/<kind>/<name> ConfigMaps and Secrets as folders of files, Services as files
+    jobs/<id>/environment.json      the submitter's Python and environment
+    jobs/<id>/claims/<name>/        volumeClaimTemplates
+    jobs/<id>/pods/<pod>/           what the supervisor keeps
+    jobs/<id>/logs/                 the learners' logs and metrics, once the job's volume is gone
+    jobs/<id>/summary.json          JobStatus of a finished job
+    active/<id>                     a job that wants a runner
+    claims/<name>/                  named claims, the results store among them
+    leases/                         what of the machine is taken
+    secrets/<name>/<key>            Secrets that the user put there
+    trash/                          what `delete` is removing
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ...learner import contract
+from ..base import EngineError, NoSuchJob
+
+FORMAT = "1"
+
+
+def default_home() -> Path:
+    """$FFDL_HOME, else the XDG data folder."""
+    if home := os.environ.get("FFDL_HOME"):
+        return Path(home).absolute()
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return Path(data, "ffdl")
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive flock on `path` (created if missing)."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+_WHOLE_FILE = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
+
+
+def try_lock(path: Path) -> int | None:
+    """An open descriptor that holds the lock on `path` until it is closed, or None if another process does.
+
+    An open-file-description lock: unlike with flock, `is_locked` can look without taking it for a moment.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock on `path`."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        wanted = _WHOLE_FILE.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        found = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
+        return bool(_WHOLE_FILE.unpack(found)[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path) -> Any:
+    """The value in `path`, None if there is no such file."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:
+    contract.atomic_write(str(path), json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), 0o600)
+
+
+class Job:
+    """One job's folder."""
+
+    def __init__(self, home: Home, job_id: str) -> None:
+        self.home, self.id = home, job_id
+        self.path = home.path / "jobs" / job_id
+        self.control = self.path / "control"
+        self.pods = self.path / "pods"
+        self.objects = self.path / "objects"
+
+    def workflow(self) -> dict[str, Any]:
+        """The Workflow object, status included. Raises NoSuchJob."""
+        workflow = read_json(self.control / contract.CONTROL_WORKFLOW)
+        if workflow is None:
+            raise NoSuchJob(f"no job {self.id}; `ffdl list -a` shows all")
+        workflow["status"] = read_json(self.control / contract.CONTROL_STATUS) or {}
+        return dict(workflow)
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        write_json(self.control / contract.CONTROL_STATUS, status)
+
+    def report(self) -> dict[str, Any] | None:
+        """The helper's last line of status."""
+        with contextlib.suppress(ValueError):
+            value = read_json(self.control / contract.CONTROL_REPORT)
+            return value if isinstance(value, dict) else None
+        return None
+
+    @contextlib.contextmanager
+    def edit(self) -> Iterator[dict[str, Any]]:
+        """Hands out the Workflow object (with its status, for reading) and keeps what was changed in metadata and spec."""
+        if not self.path.is_dir():
+            raise NoSuchJob(f"no job {self.id}; `ffdl list -a` shows all")
+        with locked(self.path / "lock"):
+            workflow = self.workflow()
+            before = json.dumps(workflow)
+            yield workflow
+            if json.dumps(workflow) != before:
+                kept = {key: value for key, value in workflow.items() if key != "status"}
+                write_json(self.control / contract.CONTROL_WORKFLOW, kept)
+
+    @property
+    def runner_lock(self) -> Path:
+        return self.path / "runner.lock"
+
+    def has_runner(self) -> bool:
+        return is_locked(self.runner_lock)
+
+    @property
+    def deleting(self) -> Path:
+        return self.path / "deleting"
+
+    def volume(self) -> Path:
+        """The job volume."""
+        return self.path / "claims" / "job"
+
+    def log_folder(self) -> Path:
+        """Where the learners' logs and metrics are now."""
+        kept = self.path / "logs"
+        return kept if kept.is_dir() else self.volume() / "job" / "logs"
+
+
+class Home:
+    """$FFDL_HOME."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = (path or default_home()).absolute()
+        try:
+            for folder in ("jobs", "active", "claims", "leases", "trash"):
+                (self.path / folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+            marker = self.path / "format"
+            if not marker.exists():
+                contract.atomic_write(str(marker), (FORMAT + "\n").encode())
+            found = marker.read_text().strip()
+        except OSError as error:
+            raise EngineError(f"{self.path} can't be used: {error.strerror}; set FFDL_HOME to a folder of yours") from None
+        if found != FORMAT:
+            raise EngineError(f"{self.path} has format {found}, this ffdl knows {FORMAT}: upgrade ffdl or set FFDL_HOME")
+
+    def job(self, job_id: str) -> Job:
+        """Raises NoSuchJob."""
+        job = Job(self, job_id)
+        if "/" in job_id or job_id.startswith(".") or not (job.control / contract.CONTROL_WORKFLOW).exists():
+            raise NoSuchJob(f"no job {job_id}; `ffdl list -a` shows all")
+        return job
+
+    def ids(self) -> list[str]:
+        """Newest first."""
+        found = []
+        with os.scandir(self.path / "jobs") as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):  # deleted meanwhile
+                    found.append((os.stat(f"{entry.path}/created").st_mtime_ns, entry.name))
+        return [name for _, name in sorted(found, reverse=True)]
+
+    def create(self, job_id: str, fill: Any) -> Job:
+        """Makes a job's folder whole or not at all: `fill(job)` writes into a folder that is then renamed into place."""
+        staging = self.path / "trash" / f"new-{job_id}-{os.getpid()}"
+        draft = Job(self, job_id)
+        draft.__dict__.update(path=staging, control=staging / "control", pods=staging / "pods", objects=staging / "objects")
+        try:
+            for folder in (draft.control / contract.CONTROL_EPOCHS, draft.control / contract.CONTROL_REQUESTS, draft.pods, draft.objects):
+                folder.mkdir(parents=True, mode=0o700)
+            fill(draft)
+            with locked(self.path / "lock"):
+                self._stamp(staging / "created")
+                if (self.path / "jobs" / job_id).exists():
+                    raise EngineError(f"a job {job_id} is there already")
+                (self.path / "active" / job_id).touch()  # before: a job that nobody looks for would never run
+                os.rename(staging, self.path / "jobs" / job_id)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        return Job(self, job_id)
+
+    def _stamp(self, marker: Path) -> None:
+        """Later than every job before it, also when the clock was set back."""
+        latest = max(
+            (os.stat(self.path / "jobs" / name / "created").st_mtime_ns for name in self.ids()[:1]),
+            default=0,
+        )
+        moment = max(time.time_ns(), latest + 1000)
+        marker.touch()
+        os.utime(marker, ns=(moment, moment))
+
+    def remove(self, job: Job) -> None:
+        """Takes a job whose processes are gone out of sight at once, then removes its files."""
+        grave = self.path / "trash" / f"{job.id}-{time.time_ns()}"
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / "active" / job.id).unlink()
+        os.rename(job.path, grave)
+        shutil.rmtree(grave, ignore_errors=True)

@@ -1,0 +1,26 @@
+"""ffdl: deep-learning training jobs as Argo Workflows. What a user imports; everything is loaded on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .engines.client import Client as Client
+    from .workflows.job import TrainingJob as TrainingJob
+
+__all__ = ["Client", "TrainingJob", "learner"]
+_WHERE = {"TrainingJob": "ffdl.workflows.job", "Client": "ffdl.engines.client"}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "learner":
+        return importlib.import_module("ffdl.learner")
+    if name in _WHERE:
+        return getattr(importlib.import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'ffdl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,12 @@
+"""What a training script may import: the standard library and NumPy, Python >= 3.9. Imports no other room.
+
+from ffdl import learner
+
+with learner.session() as job:
+    state = job.restore() or initial_state()
+    ...
+"""
+
+from .session import Halted, Session, session
+
+__all__ = ["Halted", "Session", "session"]

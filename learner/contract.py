@@ -1,0 +1,205 @@
+"""What the sides of a job agree on, once: paths, environment names, exit codes, ports, markers, messages and layouts.
+
+Standard library only and Python >= 3.9: it travels into users' images beside the learner library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, List, Optional
+
+# --- exit codes -------------------------------------------------------------------------------------------------------
+EXIT_DONE = 0
+EXIT_ARGO = 64  # Argo's own (argoexec)
+EXIT_FINAL = 70  # an agent: the job failed elsewhere; a step: trying again can't help
+EXIT_AGAIN = 75  # "again, please": halted, or waiting for something that will come (EX_TEMPFAIL)
+
+# --- where things are inside a pod ------------------------------------------------------------------------------------
+ROOT_ENV = "FFDL_ROOT"  # set only where an engine cannot give a pod paths of its own: they then lie under it
+
+
+def path(absolute: str) -> str:
+    """Where `absolute` (one of the paths below) really is in this pod."""
+    root = os.environ.get(ROOT_ENV, "")
+    return root + absolute if root else absolute
+
+
+JOB_DIR = "/job"  # FfDL's shared folder of a job
+MODEL_DIR = "/job/model-code"
+LOG_DIR = "/job/logs"
+CHECKPOINT_DIR = "/job/checkpoints"
+DATA_ROOT = "/mnt/data"  # mounted data stores: /mnt/data/<bucket>
+RESULTS_ROOT = "/mnt/results"  # /mnt/results/<bucket>/<training id>
+CONFIG_DIR = "/ffdl/config"  # the job's ConfigMap: JOB_FILE, MANIFEST_FILE, CODE_FILE
+TOKEN_DIR = "/ffdl/token"  # the job's Secret, in all of its pods: TOKEN_FILE, SECRET_ENV_FILE
+STORE_SECRET_DIR = "/ffdl/store-credentials"  # store credentials: download, checkpoint and store-results only
+HELPER_DIR = "/ffdl/helper"  # written by the helper, read-only for learners: ADDRESS_FILE, HALTED_FILE
+JOURNAL_DIR = "/ffdl/journal"  # the helper's memory; steps leave the reason of a failure here; learners don't mount it
+CONTROL_DIR = "/ffdl/control"  # the local engine's form of the cluster token (layout below)
+AGENT_DIR = "/ffdl/agent"  # the agent's own Python, copied in by an init container: AGENT_PYTHON
+RUN_DIR = "/ffdl/run"  # this pod's own scratch: the agent's socket, the learner library
+HOST_DATA_DIR = "/ffdl/volumes/data"  # a host_mount data store's training_data
+HOST_RESULTS_DIR = "/ffdl/volumes/results"  # a host_mount data store's training_results
+STORE_DIR = "/ffdl/results"  # the engine's own results store (claim RESULTS_CLAIM)
+
+AGENT_PYTHON = AGENT_DIR + "/python"
+JOB_FILE = "job.json"
+MANIFEST_FILE = "manifest.yml"
+CODE_FILE = "code.zip"
+TOKEN_FILE = "token"
+SECRET_ENV_FILE = "env.json"
+STORE_CREDENTIALS_FILE = "credentials.json"  # {"user_name": ..., "password": ...}
+ADDRESS_FILE = "address.json"  # {"host": ..., "port": ..., "epoch": ...}
+HALTED_FILE = "halted"
+FAILURES_DIR = "failures"  # in JOURNAL_DIR: <step>.json = {"reason": ..., "at": unix seconds}
+AGENT_SOCKET_FILE = "agent.sock"  # in RUN_DIR
+TRAINING_LOG = "training-log.txt"  # in LOG_DIR/learner-N
+METRICS_FILE = "evaluation-metrics.txt"  # in LOG_DIR/learner-N
+SUBMITTED_CODE = "_submitted_code/model.zip"  # in the results: the code as submitted
+RECORD_FILE = "status.json"  # in the results: the job's record
+RESULTS_CLAIM = "ffdl-results"
+DEFAULT_RESULTS_BUCKET = "dlaas-trained-models"  # FfDL's internal bucket, where a manifest names none
+NO_RESULTS = "none"  # training_results.container that means "store no results"
+RESERVED_IN_JOB_DIR = ("model-code", "logs", "checkpoints", ".ffdl")
+
+# --- environment names ------------------------------------------------------------------------------------------------
+JOB_ID_ENV = "FFDL_JOB_ID"
+INDEX_ENV = "FFDL_INDEX"  # 0-based index of a learner
+ATTEMPT_ENV = "FFDL_ATTEMPT"  # 0-based attempt of a pod (Argo's {{retries}})
+OUTCOME_ENV = "FFDL_OUTCOME"  # store-results: the outcome of what came before it
+POD_IP_ENV = "FFDL_POD_IP"
+CPUS_ENV = "FFDL_CPUS"
+AGENT_SOCKET_ENV = "FFDL_AGENT_SOCKET"  # the learner library finds its agent here
+THREAD_ENVS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+# --- annotations and labels of the Workflow ---------------------------------------------------------------------------
+LABEL_JOB = "ffdl.org/job"  # on every pod
+LABEL_ROLE = "ffdl.org/role"  # learner, checkpoint, download, store-results
+ANNOTATION_NAME = "ffdl.org/name"  # the manifest's name, JSON-quoted
+ANNOTATION_SUMMARY = "ffdl.org/summary"  # JSON: what `list` shows: framework, version, learners, gpus
+ANNOTATION_REASON = "ffdl.org/reason"  # why the job failed, one line, written by the helper or the exit step
+ANNOTATION_STOP = "ffdl.org/stop"  # asks the helper to end the job by protocol
+ANNOTATION_RELEASED = "ffdl.org/released"  # the submission is whole: a suspended Workflow with it is halted, not unborn
+
+# --- times, in seconds ------------------------------------------------------------------------------------------------
+HEARTBEAT_INTERVAL = 2.0
+HEARTBEAT_TIMEOUT = 20.0
+RECONNECT_WINDOW = 10.0  # a member that comes back within it is the same
+HELPER_ABSENCE = 120.0  # learners train on without a helper for this long
+HELPER_WAIT_FIRST, HELPER_WAIT_MOST = 15.0, 600.0
+SHIP_WAIT_ON_HALT = 60.0
+REPORT_INTERVAL = 2.0
+KILL_GRACE = 30.0  # beyond halt_grace, for the pod
+
+# --- messages: JSON objects, one a line -------------------------------------------------------------------------------
+MAX_FRAME = 1 << 16
+JOIN, WELCOME, REFUSED, FINISHED, WORLD = "join", "welcome", "refused", "finished", "world"
+HEARTBEAT, CHECKPOINTED, DONE, RELEASED = "heartbeat", "checkpointed", "done", "released"
+FAILED, VERDICT, HALT, COMPLETE, END = "failed", "verdict", "halt", "complete", "end"
+STEP, HELLO, HALTED = "step", "hello", "halted"  # between learner library and agent
+
+# --- the local engine's control folder (mounted at CONTROL_DIR into pods that hold the cluster token) -----------------
+CONTROL_WORKFLOW = "workflow.json"  # apiVersion, kind, metadata, spec; replaced atomically, under the job's lock
+CONTROL_STATUS = "status.json"  # the Workflow's status, as Argo writes it; only the runner writes it
+CONTROL_REPORT = "report.json"  # the helper's one line of status (the ConfigMap <job>-status of a cluster)
+CONTROL_EPOCHS = "epochs"  # a folder: epoch N is taken by creating the file N exclusively
+CONTROL_REQUESTS = "requests"  # a folder: *.json asked of the runner; each is removed once done
+REQUEST_ANNOTATE = "annotate"  # {"kind": "annotate", "annotations": {name: value}}
+REQUEST_DELETE_POD = "delete-pod"  # {"kind": "delete-pod", "pod": name, "force": bool}
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where training data comes from or results go to.
+
+    `kind` is `s3` (bucket at an endpoint), `host` (a folder of the node, mounted at HOST_DATA_DIR or HOST_RESULTS_DIR) or
+    `claim` (the engine's own, at STORE_DIR). `layout` says which of FfDL's path schemes the learner sees: `mount`
+    (/mnt/data/<bucket>) or `copy` (/job/<bucket>).
+    """
+
+    kind: str
+    bucket: str
+    layout: str = "mount"
+    endpoint: str = ""
+    region: str = ""
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What the steps of a job need to know: JOB_FILE of its ConfigMap. Sizes in bytes, times in seconds."""
+
+    name: str
+    command: str  # reaches the shell exactly like this
+    framework: str
+    framework_version: str
+    learners: int
+    cpus: float
+    gpus: float
+    memory: int
+    results: Optional[Store]  # None: no results are kept
+    data: Optional[Store] = None
+    distribution: str = "none"
+    completion: str = "all"  # all, first, master
+    retry_attempts: int = 0
+    retry_on: List[str] = field(default_factory=lambda: ["crash", "out-of-memory"])
+    checkpoint_interval: Optional[float] = 60.0
+    checkpoint_steps: Optional[int] = None
+    checkpoint_keep: int = 3
+    halt_grace: float = 120.0
+    start_timeout: float = 3600.0
+    max_runtime: Optional[float] = None
+    env: Dict[str, str] = field(default_factory=dict)
+    metrics: Dict[str, Any] = field(default_factory=dict)  # evaluation_metrics, keys as in the manifest
+    format: int = 1
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "JobSpec":
+        """Raises ValueError for a format this version does not know."""
+        values = json.loads(text)
+        if values.get("format") != 1:
+            raise ValueError(f"job.json has format {values.get('format')}; this version reads format 1")
+        for key in ("data", "results"):
+            if values.get(key) is not None:
+                values[key] = Store(**values[key])
+        return cls(**values)
+
+    # FfDL's paths (CONTRACT: 4.1), as a learner sees them
+    def data_dir(self) -> str:
+        if self.data is None:
+            return path(DATA_ROOT)
+        return path(f"{JOB_DIR if self.data.layout == 'copy' else DATA_ROOT}/{self.data.bucket}")
+
+    def result_bucket_dir(self) -> str:
+        if self.results is not None and self.results.layout == "copy":
+            return path(f"{JOB_DIR}/{self.results.bucket}")
+        return path(f"{RESULTS_ROOT}/{self.results.bucket if self.results else DEFAULT_RESULTS_BUCKET}")
+
+    def result_dir(self, job_id: str) -> str:
+        folder = self.result_bucket_dir()
+        return folder if self.results is not None and self.results.layout == "copy" else f"{folder}/{job_id}"
+
+
+def learner_name(index: int) -> str:
+    """Folder and display name of learner `index` (0-based): people number learners from 1, as LEARNER_ID does."""
+    return f"learner-{index + 1}"
+
+
+def atomic_write(target: str, data: bytes, mode: int = 0o644) -> None:
+    """Replaces `target` so that a reader, or a crash, sees the old bytes or the new ones, never a part."""
+    temporary = f"{target}.{os.getpid()}.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise

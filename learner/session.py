@@ -1,0 +1,247 @@
+"""A training script's session with its job: progress, metrics, checkpoints, and the point where a halt takes place."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Union
+
+from . import contract
+
+if TYPE_CHECKING:  # the rest is imported when a session begins: importing this library costs next to nothing
+    from typing import Callable
+
+    from .channel import Channel
+    from .saver import Saver
+
+    State = Union[Dict[Any, Any], Callable[[], Dict[Any, Any]]]
+
+CHECKPOINT_DIR_ENV = "CHECKPOINT_DIR"
+BY_HAND = {"interval": 60.0, "keep": 3}  # a job's defaults
+LONGEST_METRIC_NAME = 200  # characters
+
+
+class Halted(SystemExit):
+    """The job was asked to halt, and the state that was given is saved. Uncaught, it ends the script with code 75."""
+
+    def __init__(self) -> None:
+        super().__init__(contract.EXIT_AGAIN)
+
+
+@contextlib.contextmanager
+def session() -> Iterator[Session]:
+    """This learner's session with its job, for a `with` statement.
+
+    Outside a job the script runs all the same: nothing is reported and, unless CHECKPOINT_DIR is set, nothing is saved
+    or restored. With CHECKPOINT_DIR set by hand, checkpoints work as in a job (every 60 s, the last 3 stay) and SIGTERM
+    halts.
+    """
+    job = Session()
+    try:
+        yield job
+    finally:
+        job._close()
+
+
+class Session:
+    """What a script may say to its job. Made by `session()`."""
+
+    rank = 0  # this learner among those that train together
+    size = 1
+    generation = 0  # counts the worlds of the job
+
+    def __init__(self) -> None:
+        self._channel: Optional[Channel] = None
+        self._saver: Optional[Saver] = None
+        self._halt = False
+        self._checked = False
+        self._step = 0
+        self._saved_step = 0
+        self._saved_at = time.monotonic()
+        self._previous_handler: Any = None
+        world = self._join()
+        self.rank = world.get("rank", 0)
+        self.size = world.get("size", 1)
+        self.generation = world.get("generation", 0)
+        self._interval: Optional[float] = world.get("interval")
+        self._steps: Optional[int] = world.get("steps") or None
+        folder = world.get("checkpoint_dir") or os.environ.get(CHECKPOINT_DIR_ENV)
+        if folder:
+            from .saver import Saver
+
+            about = {"generation": self.generation, "epoch": world.get("epoch", 0), "world_size": self.size}
+            self._saver = Saver(os.path.abspath(folder), world.get("keep", 1), about, self._committed)
+        if self._channel is not None or self._saver is not None:
+            self._watch_for_termination()
+
+    def restore(self) -> Optional[Dict[Any, Any]]:
+        """The state of the last committed checkpoint, or None.
+
+        A damaged one is passed over for the one before it. Raises OSError where there are some and none can be read.
+        """
+        if self._saver is None:
+            return None
+        from . import checkpoint, saver
+
+        found = checkpoint.restore(self._saver.folder, saver.warn)
+        if found is None:
+            return None
+        self._step = self._saved_step = found[0].step
+        state: Dict[Any, Any] = found[1]
+        return state
+
+    def step(self, step: int, of: Optional[int] = None, state: Optional[State] = None, **metrics: Any) -> None:
+        """Reports that `step` steps (of `of`) are done, with metrics (numbers). The state is saved when it is time to.
+
+        `state` is a dict, or a function that returns one and is called only when it is needed. When the job is to halt,
+        this commits the state and raises Halted. Raises TypeError for a state that can't be saved or a metric that is
+        not a number.
+        """
+        step = _count("step", step)
+        self._step = step
+        now = time.monotonic()
+        channel = self._channel
+        if channel is not None:
+            of = None if of is None else _count("of", of)
+            channel.record(step, of, {name: _number(name, value) for name, value in metrics.items()}, now)
+            if channel.halted(now):
+                self._halt = True
+        if self._halt:
+            self._leave(state)
+        if state is None or self._saver is None or self._saver.busy:
+            return
+        if self._is_due(now):
+            self._saver.snapshot(step, state() if callable(state) else state)
+            self._saved_at, self._saved_step = time.monotonic(), step
+        elif not self._checked and not callable(state):
+            self._checked = True  # a state that can't be saved is an error now, not at the first checkpoint
+            self._saver.prepare(state, copies=self._interval is not None or self._steps is not None)
+
+    def save(self, state: State) -> bool:
+        """Saves `state` now, as that of the last step. Returns whether it is on the disk; False outside a job.
+
+        Where it could not be written there is a warning, and the last committed checkpoint stays. Raises TypeError.
+        """
+        if self._saver is None:
+            return False
+        done = self._saver.save(self._step, state() if callable(state) else state)
+        self._saved_at, self._saved_step = time.monotonic(), self._step
+        return done
+
+    def _join(self) -> Dict[str, Any]:
+        address = os.environ.get(contract.AGENT_SOCKET_ENV)
+        if not address:
+            return BY_HAND
+        from .channel import Channel
+
+        try:
+            self._channel = Channel(address)
+        except OSError as error:
+            # Nothing is trained yet, and without the agent's word a state could be saved in the wrong place.
+            _say(f"no agent at {address} ({error}); asking for another attempt")
+            raise SystemExit(contract.EXIT_AGAIN) from None
+        return self._channel.world
+
+    def _is_due(self, now: float) -> bool:
+        if self._interval is not None and now - self._saved_at >= self._interval:
+            return True
+        every = self._steps
+        return every is not None and self._step // every != self._saved_step // every
+
+    def _leave(self, state: Optional[State]) -> None:
+        saved = state is not None and self.save(state)
+        if saved:
+            _say(f"halted at step {self._step}, its state is saved")
+        elif state is None:
+            _say(f"halted at step {self._step}, which gave no state to save")
+        else:
+            _say(f"halted at step {self._step}, its state could not be saved; the last committed checkpoint stays")
+        if self._channel is not None:
+            checkpoint = self._step if saved else None
+            self._channel.flush()
+            self._channel.tell({"type": contract.HALTED, "step": self._step, "checkpoint": checkpoint})
+        raise Halted
+
+    def _committed(self, step: int) -> None:
+        if self._channel is not None:
+            self._channel.tell({"type": contract.CHECKPOINTED, "step": step})
+
+    def _close(self) -> None:
+        if self._saver is not None:
+            self._saver.finish()
+        if self._channel is not None:
+            self._channel.close({"type": "bye"})
+        self._channel = self._saver = None
+        self._stop_watching()
+
+    def _watch_for_termination(self) -> None:
+        """Makes SIGTERM a halt, until the session ends. Only a program's main thread may do so."""
+        import signal
+        import threading
+
+        if threading.current_thread() is threading.main_thread():
+            _watching.append(self)
+            self._previous_handler = signal.signal(signal.SIGTERM, self._on_termination)
+
+    def _on_termination(self, number: int, frame: Any) -> None:
+        self._halt = True
+        if callable(self._previous_handler):
+            self._previous_handler(number, frame)
+
+    def _stop_watching(self) -> None:
+        import signal
+
+        if self in _watching:
+            _watching.remove(self)
+            # == and not `is`: each look at a method makes a new object of it
+            if signal.getsignal(signal.SIGTERM) == self._on_termination:
+                signal.signal(signal.SIGTERM, self._previous_handler or signal.SIG_DFL)
+
+    def _forget(self) -> None:
+        if self._channel is not None:
+            self._channel.drop()
+        self._channel = self._saver = None
+        self._halt = False
+        self._stop_watching()
+
+
+_watching: List[Session] = []
+
+
+def _forget_in_child() -> None:
+    """A forked child (a data loader) has no session: that is its parent's. SIGTERM ends the child as ever."""
+    for job in reversed(_watching[:]):
+        job._forget()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+def _say(text: str) -> None:
+    print(f"ffdl: {text}", file=sys.stderr, flush=True)
+
+
+def _count(name: str, value: Any) -> int:
+    if type(value) is not int:
+        try:
+            value = operator.index(value)
+        except TypeError:
+            raise TypeError(f"{name} must be a whole number, but is {value!r:.80}") from None
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, but is {value}")
+    return int(value)
+
+
+def _number(name: str, value: Any) -> Union[int, float]:
+    if len(name) > LONGEST_METRIC_NAME:
+        raise ValueError(f"the metric {name[:20]}… has a name of more than {LONGEST_METRIC_NAME} characters")
+    if type(value) is float or type(value) is int:
+        return value
+    try:
+        plain = value.item() if hasattr(value, "item") else value
+        return int(plain) if isinstance(plain, int) else float(plain)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"the metric {name!r} is not a number but {type(value).__name__}: {value!r:.80}") from None

@@ -1,0 +1,533 @@
+"""The main process of a learner's pod, around the user's command.
+
+`python -m ffdl.steps.agent`. Joins the job, runs the command, forwards halt, judges its end. Exit codes: 0 done, 75
+"again, please", 70 the job failed elsewhere; anything else is the user's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import selectors
+import signal
+import socket
+import sys
+import time
+import uuid
+from typing import Any
+
+from ..learner import contract
+from . import exits
+from .channel import Message
+from .command import Command
+from .environment import Place, learner_environment
+from .link import Link, address_file, helper_wait
+from .metrics import Extractor, Metrics, from_step
+from .oom import MemoryCgroup
+from .output import Output
+from .safe_files import make_readable, walk
+from .sessions import Sessions
+
+HALTED_PAUSE = 2.0  # seconds a script that has halted gets to end by itself
+LEAVE_GRACE = 30.0  # seconds a command gets when the job has ended without it
+ANSWER_WITHIN = 15.0  # seconds a halting agent waits to hear what its outcome is worth
+LONG_RUN = 60.0  # seconds: a command that lived that long was not killed within moments of its start
+PUMPS = 16  # reads of output in a turn, so that a flood of it can't keep us from the rest
+
+
+class Agent:
+    """One attempt of one learner. `run` returns the exit code of the pod."""
+
+    def __init__(
+        self, spec: contract.JobSpec, job_id: str, index: int, attempt: int, token: str, secret: dict[str, str]
+    ) -> None:
+        self.spec, self.job_id, self.index, self.attempt = spec, job_id, index, attempt
+        self._secret = secret
+        self._run_dir = contract.path(contract.RUN_DIR)
+        self._port = _free_port()
+        join = {
+            "token": token,
+            "role": "learner",
+            "index": index,
+            "incarnation": uuid.uuid4().hex,
+            "attempt": attempt,
+            "address": os.environ.get(contract.POD_IP_ENV) or "127.0.0.1",
+            "port": self._port,
+        }
+        now = time.monotonic()
+        self._link = Link(address_file(), join, now)
+        self._selector = selectors.DefaultSelector()
+        self._linked: tuple[int, int] | None = None  # descriptor and events under which the link is registered
+        self._link.before_close = self._unwatch_link
+        self._sessions: Sessions | None = None
+        self._command: Command | None = None
+        self._memory = MemoryCgroup()
+        self._world: Message | None = None
+        self._exit: int | None = None
+        self._halting: float | None = None  # deadline
+        self._halted_at: float | None = None
+        self._leaving: tuple[int, float] | None = None  # exit code, deadline
+        self._signalled = False
+        self._script_halted = False
+        self._pending: tuple[Message, float] | None = None  # an outcome to be heard, and since when
+        self._restart_at: float | None = None
+        self._restarts = self._kills = 0
+        self._checkpointed = False
+        self._files: tuple[int, int] = (0, 0)
+        self._terminated = False
+        self._status: Message = {"running": False, "step": None, "of": None, "metrics": {}}
+        own = os.path.join(contract.path(contract.LOG_DIR), contract.learner_name(index))
+        self._output = Output(own, job_id, contract.learner_name(index), _extractor(spec), self._heard)
+
+    # --- the loop -------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Everything, to the exit code."""
+        self._catch_signals()
+        while self._exit is None:
+            self._turn()
+        if self._command is not None:
+            self._command.signal(signal.SIGKILL)
+            self._command.finish()
+        self._make_readable()
+        self._output.close()
+        if self._exit == contract.EXIT_AGAIN:
+            self._link.send({"type": contract.HALTED, "step": self._status["step"]}, time.monotonic())
+        self._link.drop(time.monotonic())
+        return self._exit
+
+    def _catch_signals(self) -> None:
+        woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(woken, selectors.EVENT_READ, "signal")
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+
+    def _on_term(self, *_: object) -> None:
+        self._terminated = True
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._timeout()):
+            if key.data == "signal":
+                with contextlib.suppress(BlockingIOError):
+                    os.read(key.fd, 4096)
+            elif key.data == "helper":
+                for message in self._link.receive(time.monotonic()):
+                    self._from_helper(message, time.monotonic())
+            elif key.data == "output":
+                self._pump(key.fd)
+            elif key.data == "library":
+                self._arrived()
+            else:
+                self._from_script(key.fd)
+        now = time.monotonic()
+        if self._terminated:
+            self._terminated = False
+            self._halt("asked to end", now)
+        self._link.tick(self._status, now)
+        self._watch_link()
+        self._follow_helper(now)
+        self._follow_command(now)
+        self._output.idle(now)
+
+    def _timeout(self) -> float:
+        if not self._link.joined and self._command is None:
+            return 0.05
+        ends = [self._restart_at, self._halted_at, self._halting, self._leaving[1] if self._leaving else None]
+        soonest = min((end for end in ends if end is not None), default=float("inf"))
+        return min(0.5, max(0.01, soonest - time.monotonic()))
+
+    def _watch_link(self) -> None:
+        """Keeps the selector's idea of the link's channel, which comes and goes, true."""
+        channel = self._link.channel
+        if channel is None:
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_write else 0)
+        watched = (channel.fileno(), events)
+        if self._linked != watched:
+            self._unwatch_link()
+            self._selector.register(channel.fileno(), events, "helper")
+            self._linked = watched
+
+    def _unwatch_link(self) -> None:
+        if self._linked is not None:
+            self._selector.unregister(self._linked[0])
+            self._linked = None
+
+    # --- the helper -----------------------------------------------------------------------------------------------
+
+    def _from_helper(self, message: Message, now: float) -> None:
+        kind = message["type"]
+        if kind == contract.WELCOME:
+            if self._pending is not None:
+                self._link.send(self._pending[0], now)
+        elif kind == contract.WORLD:
+            self._world = message
+            if self._command is None and self._pending is None and self._restart_at is None and not self._ending:
+                self._start(now)
+        elif kind == contract.HALT:
+            self._halt("the job is halted", now)
+        elif kind == contract.RELEASED:
+            self._exit = contract.EXIT_DONE
+        elif kind == contract.VERDICT:
+            code = message.get("code")
+            self._exit = code if isinstance(code, int) and 0 < code < 256 else contract.EXIT_FINAL
+        elif kind in (contract.COMPLETE, contract.FINISHED):
+            self._leave(contract.EXIT_DONE, "the job is complete", now)
+        elif kind == contract.END:
+            self._leave(contract.EXIT_FINAL, f"the job has ended: {message.get('reason', '')}", now)
+        elif kind == contract.REFUSED:
+            if "later attempt" in str(message.get("reason", "")):
+                self._leave(contract.EXIT_AGAIN, "a later attempt of this learner is running", now)
+            else:
+                self._link.drop(now)
+
+    @property
+    def _ending(self) -> bool:
+        return self._halting is not None or self._leaving is not None
+
+    def _follow_helper(self, now: float) -> None:
+        """What is to be done when there is no helper, or what the last one left."""
+        link = self._link
+        if link.joined:
+            return
+        outcome = link.outcome
+        if outcome is not None:
+            link.outcome = None
+            if outcome.get("completed") or self.index in outcome.get("done", []):
+                self._leave(contract.EXIT_DONE, "the job is complete", now)
+            else:
+                code = outcome.get("failed", {}).get(str(self.index), contract.EXIT_FINAL)
+                self._leave(int(code), f"the job has ended: {outcome.get('ended', '')}", now)
+            return
+        absent = now - link.absent_since
+        if self._world is None:
+            if absent >= helper_wait(self.attempt) and self._leaving is None:
+                self._output.say("the job's helper can't be reached")
+                self._exit = contract.EXIT_AGAIN
+        elif self._command is None and self._restart_at is None and self._pending is None:
+            if not self._ending and absent > contract.HELPER_ABSENCE:
+                self._exit = contract.EXIT_AGAIN
+        elif self._pending is None and not self._ending:
+            if absent > contract.HELPER_ABSENCE:
+                self._halt(f"no helper for {absent:.0f} s", now)
+            elif os.path.exists(os.path.join(contract.path(contract.HELPER_DIR), contract.HALTED_FILE)):
+                self._halt("the job is halted", now)
+
+    # --- the command ----------------------------------------------------------------------------------------------
+
+    def _start(self, now: float) -> None:
+        assert self._world is not None
+        self._restart_at = None
+        self._open_sessions()
+        assert self._sessions is not None
+        place = Place(self.index, *self._master(), self._sessions.path, _copy_library(self._run_dir))
+        environment = learner_environment(self.spec, self.job_id, place, os.environ, self._secret)
+        for name in ("RESULT_DIR", "CHECKPOINT_DIR"):
+            os.makedirs(environment[name], exist_ok=True)
+        rendezvous = os.path.join(contract.path(contract.JOB_DIR), self.job_id)
+        with contextlib.suppress(OSError), open(rendezvous, "ab"):
+            pass
+        self._kills, self._files, self._checkpointed = self._memory.kills(), self._fingerprint(), False
+        self._script_halted = False
+        cwd = environment["MODEL_DIR"]
+        try:
+            self._command = Command(self.spec.command, environment, cwd, self._run_dir, self._output.write)
+        except OSError as error:
+            self._output.say(f"the command can't be started: {error}")
+            self._report({"type": contract.FAILED, "reason": "crash", "code": 127}, now)
+            return
+        assert self._command.output is not None
+        self._selector.register(self._command.output, selectors.EVENT_READ, "output")
+        self._status["running"] = True
+        self._link.send({"type": contract.HEARTBEAT, **self._status}, now)
+
+    def _master(self) -> tuple[str, int]:
+        """Where learner 1 is: its name if that resolves, else the address it joined with."""
+        assert self._world is not None
+        master = self._world.get("master") or {}
+        name = f"{self.job_id}-0.{self.job_id}"
+        port = master.get("port") or self._port
+        with contextlib.suppress(OSError, UnicodeError):
+            socket.getaddrinfo(name, port)
+            return name, port
+        return str(master.get("address") or "127.0.0.1"), port
+
+    def _pump(self, descriptor: int) -> None:
+        for _ in range(PUMPS):
+            if self._command is None or not self._command.pump():
+                self._selector.unregister(descriptor)
+                return
+            if not _readable(descriptor):
+                return
+
+    def _follow_command(self, now: float) -> None:
+        """Signals that are due, the end of the command, its next start."""
+        command = self._command
+        if command is None:
+            self._follow_nothing(now)
+            return
+        status = command.poll()
+        if status is not None:
+            self._ended(command, status, now)
+            return
+        deadline = self._leaving[1] if self._leaving else self._halting
+        if deadline is None:
+            return
+        if now >= deadline:
+            self._signalled = True
+            command.signal(signal.SIGKILL)
+        elif not self._signalled and self._leaving is None and self._sessions is not None:
+            if self._sessions.halting:
+                self._halted_at = None
+            elif self._script_halted:
+                # its process is on the way out; what may run on after it is not told to go on
+                self._halted_at = self._halted_at or now + HALTED_PAUSE
+            else:
+                self._halted_at = now
+            if self._halted_at is not None and now >= self._halted_at:
+                self._signalled = True
+                command.signal(signal.SIGTERM)
+
+    def _follow_nothing(self, now: float) -> None:
+        if self._leaving is not None:
+            self._exit = self._leaving[0]
+        elif self._pending is not None:
+            patience = ANSWER_WITHIN if self._halting is not None else contract.HELPER_ABSENCE
+            if now - self._pending[1] > patience and not (self._link.joined and self._halting is None):
+                self._exit = contract.EXIT_AGAIN
+        elif self._halting is not None:
+            self._exit = contract.EXIT_AGAIN
+        elif self._restart_at is not None and now >= self._restart_at:
+            self._start(now)
+
+    def _ended(self, command: Command, status: int, now: float) -> None:
+        out_of_memory = self._memory.kills() > self._kills
+        if command.output is not None:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(command.output)
+        command.finish()
+        self._command, self._status["running"] = None, False
+        self._hear_the_last()
+        self._output.flush()
+        self._make_readable()
+        if self._leaving is not None:
+            return
+        progressed = self._checkpointed or self._fingerprint() != self._files
+        if progressed or now - command.started > LONG_RUN:
+            self._restarts = 0
+        asked, signalled, restarts = self._halting is not None, self._signalled, self._restarts
+        ending = exits.Ending(status, asked, self._script_halted, signalled, out_of_memory, restarts)
+        what, reason = exits.judge(ending)
+        code = exits.exit_code(status)
+        if what is exits.Next.DONE:
+            self._report({"type": contract.DONE}, now)
+        elif what is exits.Next.HALTED:
+            self._exit = contract.EXIT_AGAIN
+        elif what is exits.Next.RESTART:
+            pause = exits.restart_pause(restarts)
+            self._output.say(f"the command was killed (exit code {code}), not by us: it is started again")
+            self._restarts += 1
+            self._restart_at = now + pause
+        else:
+            limit = self._memory.limit() or self.spec.memory
+            failure = {"reason": reason, "code": code, "limit": limit, "progressed": progressed}
+            self._report({"type": contract.FAILED, **failure}, now)
+
+    def _report(self, outcome: Message, now: float) -> None:
+        """Tells the helper, now and again until it answers."""
+        self._pending = (outcome, now)
+        if self._link.joined:
+            self._link.send(outcome, now)
+
+    def _halt(self, why: str, now: float) -> None:
+        if self._ending:
+            return
+        self._halting = now + self.spec.halt_grace
+        self._restart_at = None
+        if self._command is not None:
+            self._output.say(f"{why}; halting")
+            if self._sessions is not None:
+                self._sessions.ask_to_halt()
+
+    def _leave(self, code: int, why: str, now: float) -> None:
+        """The job's end is decided without us: stop the command and exit with `code`."""
+        if self._leaving is not None:
+            return
+        self._leaving = (code, now + min(LEAVE_GRACE, self.spec.halt_grace))
+        self._restart_at = None
+        if self._command is not None:
+            self._output.say(why)
+            self._signalled = True
+            self._command.signal(signal.SIGTERM)
+
+    # --- the script -----------------------------------------------------------------------------------------------
+
+    def _open_sessions(self) -> None:
+        if self._sessions is None:
+            self._sessions = Sessions(self._run_dir)
+            self._selector.register(self._sessions.listener, selectors.EVENT_READ, "library")
+
+    def _arrived(self) -> None:
+        assert self._sessions is not None
+        descriptor = self._sessions.accept()
+        if descriptor is not None:
+            self._selector.register(descriptor, selectors.EVENT_READ, "script")
+
+    def _from_script(self, descriptor: int) -> bool:
+        """Hears what there is. False when the session is gone."""
+        assert self._sessions is not None
+        messages = self._sessions.receive(descriptor)
+        if messages is None:
+            self._selector.unregister(descriptor)
+            self._sessions.drop(descriptor)
+            return False
+        for message in messages:
+            self._hear(descriptor, message)
+        return bool(messages)
+
+    def _hear(self, descriptor: int, message: Message) -> None:
+        assert self._sessions is not None
+        session, kind = self._sessions[descriptor], message["type"]
+        if kind == contract.HELLO:
+            session.cooperative = True
+            self._sessions.send(descriptor, self._place())
+            if self._halting is not None:
+                self._sessions.send(descriptor, {"type": contract.HALT})
+        elif kind == contract.STEP:
+            self._step(message)
+        elif kind == contract.CHECKPOINTED and isinstance(message.get("step"), int):
+            self._checkpointed = True
+            make_readable(os.path.join(self._checkpoint_dir(), f"step-{message['step']}"))
+            self._link.send({"type": contract.CHECKPOINTED, "step": message["step"]}, time.monotonic())
+        elif kind == contract.HALTED:
+            session.halted = self._script_halted = True
+        elif kind == "bye":
+            session.cooperative = False
+
+    def _hear_the_last(self) -> None:
+        """What the script said before it ended."""
+        if self._sessions is not None:
+            self._arrived()
+            for descriptor in self._sessions.descriptors():
+                while self._from_script(descriptor):
+                    pass
+
+    def _place(self) -> Message:
+        """What a session is told. Without a `distribution` each learner is a world of its own."""
+        assert self._world is not None
+        return {
+            "type": contract.WORLD,
+            "generation": self._world.get("generation", 0),
+            "rank": 0,
+            "size": 1,
+            "checkpoint_dir": self._checkpoint_dir(),
+            "interval": self.spec.checkpoint_interval,
+            "steps": self.spec.checkpoint_steps,
+            "keep": self.spec.checkpoint_keep,
+            "epoch": self._link.epoch,
+            "learners": self.spec.learners,
+            "index": self.index,
+        }
+
+    def _checkpoint_dir(self) -> str:
+        folder = contract.path(contract.CHECKPOINT_DIR)
+        return folder if self.spec.learners == 1 else os.path.join(folder, contract.learner_name(self.index))
+
+    def _step(self, message: Message) -> None:
+        records = message.get("records")
+        if not isinstance(records, list):
+            records = [[message.get("step"), message.get("time"), message.get("metrics")]]
+        for record in records:
+            if isinstance(record, list) and len(record) == 3 and isinstance(record[0], int):
+                step, when, values = record
+                when = when if isinstance(when, (int, float)) and 0 < when < 1e11 else None
+                self._output.record(from_step(step, values if isinstance(values, dict) else {}), when)
+        if isinstance(message.get("of"), int):
+            self._status["of"] = message["of"]
+
+    def _heard(self, metrics: Metrics) -> None:
+        """A record was kept: the helper is told of it with the next heartbeat."""
+        step = metrics.step()
+        if step is not None:
+            self._status["step"] = step
+        self._status["metrics"] = dict(list({**self._status["metrics"], **metrics.numbers()}.items())[-50:])
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    def _fingerprint(self) -> tuple[int, int]:
+        """Changes when a file in the learner's checkpoint folder does."""
+        files = [changed for _, _, changed in walk(contract.path(contract.CHECKPOINT_DIR))]
+        return len(files), max(files, default=0)
+
+    def _make_readable(self) -> None:
+        for folder in (self.spec.result_dir(self.job_id), contract.path(contract.CHECKPOINT_DIR)):
+            make_readable(folder)
+        make_readable(contract.path(contract.LOG_DIR))
+
+
+def _extractor(spec: contract.JobSpec) -> Extractor | None:
+    return Extractor(spec.metrics) if spec.metrics.get("type") == "regex_extractor" else None
+
+
+def _readable(descriptor: int) -> bool:
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _free_port() -> int:
+    """A port for the learners' own rendezvous, free now and outside the range that the kernel deals from."""
+    for _ in range(100):
+        port = random.randrange(20000, 32000)
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+            sock.bind(("", port))
+            return port
+    return 29500
+
+
+def _copy_library(run_dir: str) -> str:
+    """A folder with `ffdl.learner` and nothing else of ours, for the command's PYTHONPATH."""
+    import shutil
+
+    import ffdl
+
+    folder = os.path.join(run_dir, "lib")
+    package = os.path.join(folder, "ffdl")
+    if not os.path.isdir(package):
+        partial = f"{package}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(os.path.dirname(contract.__file__), os.path.join(partial, "learner"), ignore=ignored)
+        shutil.copyfile(str(ffdl.__file__), os.path.join(partial, "__init__.py"))
+        os.rename(partial, package)
+    return folder
+
+
+def _load(folder: str, name: str) -> str:
+    with open(os.path.join(contract.path(folder), name), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def main() -> int:
+    """The program."""
+    try:
+        spec = contract.JobSpec.from_json(_load(contract.CONFIG_DIR, contract.JOB_FILE))
+        token = _load(contract.TOKEN_DIR, contract.TOKEN_FILE).strip()
+        secret: dict[str, Any] = {}
+        with contextlib.suppress(FileNotFoundError):
+            secret = json.loads(_load(contract.TOKEN_DIR, contract.SECRET_ENV_FILE))
+        index, attempt = int(os.environ[contract.INDEX_ENV]), int(os.environ.get(contract.ATTEMPT_ENV) or 0)
+        agent = Agent(spec, os.environ[contract.JOB_ID_ENV], index, attempt, token, secret)
+    except (OSError, ValueError, KeyError) as error:
+        print(f"ffdl: the learner can't start: {error}", file=sys.stderr)
+        return contract.EXIT_AGAIN if isinstance(error, OSError) else contract.EXIT_FINAL
+    return agent.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,316 @@
+"""The helper: the one place where a job is one thing. Coordinates learners, watches the Workflow, ships and reports.
+
+`python -m ffdl.steps.checkpoint`. Ends with 0 when the job's end is decided and carried out, 75 when it is halted or
+another helper has taken over, 70 when it can't work at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+from ..learner import contract
+from . import shipper as shipping
+from .channel import Channel, ClosedError
+from .coordinator import Coordinator
+from .effects import Annotate, Close, DeletePod, Effect, Mark, Record, Send, Ship
+from .journal import Journal
+from .report import Pace, progress, report
+from .view import LocalView, Snapshot, View
+
+STRANGERS_MOST = 64  # connections that have not joined yet
+JOIN_WITHIN = 10.0  # seconds
+SETTLE = 0.05  # seconds between a change of the Workflow and reading it: writers replace several files at once
+FINAL_SHIP = 60.0  # seconds that the end of a job waits for its store; the step store-results uploads everything anyway
+PHASE_REPORTED = 0.25  # seconds between two reports of different phases; within one it is REPORT_INTERVAL
+METRICS_SAID = 10.0  # seconds between two lines of metrics
+
+
+class Helper:
+    """The shell around the coordinator: sockets, clock, files, processes."""
+
+    def __init__(self, spec: contract.JobSpec, job_id: str, token: str, view: View) -> None:
+        self.view, self.spec = view, spec
+        self.epoch = view.take_epoch()
+        self.journal = Journal(contract.path(contract.JOURNAL_DIR), self.epoch)
+        self.shipper = shipping.Shipper()
+        self._pace = Pace()
+        self.coordinator = Coordinator(spec, job_id, token, self.epoch, self.journal.state, time.monotonic())
+        self._helper_dir = contract.path(contract.HELPER_DIR)
+        self._marker = os.path.join(self._helper_dir, contract.HALTED_FILE)
+        self._selector = selectors.DefaultSelector()
+        self._channels: dict[int, Channel] = {}
+        self._strangers: dict[int, float] = {}  # connection -> since when
+        self._next_conn = 1
+        self._terminated = self._superseded = False
+        self._reported = self._said = 0.0
+        self._report: dict[str, Any] = {}
+        self._look_at = self._ship_at = 0.0
+
+    def run(self) -> int:
+        """Everything, to the exit code."""
+        os.makedirs(self._helper_dir, exist_ok=True)
+        snapshot = self._look()
+        if not snapshot.suspended:
+            self._remove_marker()
+        if self.journal.state.unshipped:
+            self._want(shipping.CHECKPOINTS, shipping.LOGS)
+        self._do(self.coordinator.seen(snapshot, time.monotonic()))
+        listener = self._open_port()
+        self._ship_at = time.monotonic() + self._ship_interval()
+        while True:
+            self._turn(listener)
+            now = time.monotonic()
+            if self._terminated:
+                return contract.EXIT_AGAIN
+            if self._superseded:
+                print("another helper has taken over", file=sys.stderr, flush=True)
+                return contract.EXIT_AGAIN
+            if self.coordinator.finished(now):
+                return self._finish(listener)
+            if self.coordinator.halted(now):
+                return self._halt(listener)
+
+    # --- one turn of the loop -------------------------------------------------------------------------------------
+
+    def _open_port(self) -> socket.socket:
+        host = os.environ.get(contract.POD_IP_ENV) or "127.0.0.1"
+        listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ, "listener")
+        if self.view.watch.descriptor is not None:
+            self._selector.register(self.view.watch.descriptor, selectors.EVENT_READ, "watch")
+        woken, waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(woken, selectors.EVENT_READ, "signal")
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+        self._write_address({"host": host, "port": listener.getsockname()[1]})
+        return listener
+
+    def _on_term(self, *_: object) -> None:
+        self._terminated = True
+
+    def _write_address(self, address: dict[str, Any]) -> None:
+        target = os.path.join(self._helper_dir, contract.ADDRESS_FILE)
+        contract.atomic_write(target, json.dumps({**address, "epoch": self.epoch}).encode())
+
+    def _turn(self, listener: socket.socket) -> None:
+        now = time.monotonic()
+        timeout = min(1.0, max(0.0, self._look_at - now)) if self._look_at else 1.0
+        for key, events in self._selector.select(timeout):
+            if key.data == "listener":
+                self._accept(listener)
+            elif key.data == "watch":
+                self.view.watch.drain()
+                self._look_at = min(self._look_at or float("inf"), time.monotonic() + SETTLE)
+            elif key.data == "signal":
+                os.read(key.fd, 4096)
+            else:
+                self._serve(int(key.data), events)
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + self.view.watch.interval
+            self._do(self.coordinator.seen(self._look(), now))
+        self._do(self.coordinator.tick(now))
+        for conn in [conn for conn, since in self._strangers.items() if now - since > JOIN_WITHIN]:
+            self._close(conn, "it did not join")
+        if now >= self._ship_at:
+            self._ship_at = now + self._ship_interval()
+            self._want(shipping.CHECKPOINTS, shipping.LOGS)
+        self._poll_shipper(now)
+        self._say(now)
+
+    def _look(self) -> Snapshot:
+        snapshot = self.view.read()
+        if not snapshot.failed_step or self.coordinator.over:
+            return snapshot
+        name = os.path.join(contract.path(contract.JOURNAL_DIR), contract.FAILURES_DIR, f"{snapshot.failed_step}.json")
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(name, encoding="utf-8") as stream:
+            return replace(snapshot, failed_reason=" ".join(str(json.load(stream)["reason"]).split()))
+        return snapshot
+
+    def _ship_interval(self) -> float:
+        return self.spec.checkpoint_interval or 60.0
+
+    def _want(self, *what: str) -> None:
+        if self.spec.results is not None:
+            self.shipper.want(*what)
+
+    def _poll_shipper(self, now: float) -> None:
+        was_idle = self.shipper.idle
+        self.shipper.poll(now)
+        if self.shipper.idle and not was_idle and self.journal.state.unshipped:
+            self._record({"kind": "unshipped", "what": ""})
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            sock, peer = listener.accept()
+            if len(self._strangers) >= STRANGERS_MOST:
+                print(f"too many connections, one from {peer[0]} is closed", file=sys.stderr, flush=True)
+                sock.close()
+                return
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            conn, self._next_conn = self._next_conn, self._next_conn + 1
+            self._channels[conn] = Channel(sock)
+            self._strangers[conn] = time.monotonic()
+            self._selector.register(sock, selectors.EVENT_READ, conn)
+
+    def _serve(self, conn: int, events: int) -> None:
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._channels[conn].flush()
+                self._interest(conn)
+            for message in self._channels[conn].receive():
+                if conn not in self._channels:
+                    return
+                self._do(self.coordinator.message(conn, message, time.monotonic()))
+                if any(member.conn == conn for member in self.coordinator.members.values()):
+                    self._strangers.pop(conn, None)
+        except ClosedError as error:
+            self._close(conn, str(error))
+
+    def _interest(self, conn: int) -> None:
+        channel = self._channels[conn]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_write else 0)
+        self._selector.modify(channel, events, conn)
+
+    def _close(self, conn: int, why: str) -> None:
+        channel = self._channels.pop(conn, None)
+        if channel is None:
+            return
+        if self._strangers.pop(conn, None) is not None:
+            print(f"a connection that had not joined was closed: {why}", file=sys.stderr, flush=True)
+        self._selector.unregister(channel)
+        channel.close()
+        self._do(self.coordinator.disconnected(conn, time.monotonic()))
+
+    # --- effects --------------------------------------------------------------------------------------------------
+
+    def _do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if self._superseded:
+                return
+            if isinstance(effect, Send):
+                self._send(effect)
+            elif isinstance(effect, Record):
+                self._record(effect.record)
+            elif isinstance(effect, Close):
+                self._close(effect.conn, effect.why)
+            elif isinstance(effect, Annotate):
+                self.view.annotate(effect.annotations)
+            elif isinstance(effect, DeletePod):
+                self.view.delete_pod(effect.name)
+            elif isinstance(effect, Mark):
+                contract.atomic_write(self._marker, b"")
+            elif isinstance(effect, Ship):
+                self._want(shipping.CHECKPOINTS)
+
+    def _send(self, effect: Send) -> None:
+        channel = self._channels.get(effect.conn)
+        if channel is None:
+            return
+        try:
+            channel.send(effect.message)
+            self._interest(effect.conn)
+        except ClosedError as error:
+            self._close(effect.conn, str(error))
+
+    def _record(self, record: dict[str, Any]) -> None:
+        # what an older helper writes is read by no one: it must not tell anyone of it either
+        if self.view.epoch() != self.epoch:
+            self._superseded = True
+            return
+        self.journal.write(record)
+
+    def _remove_marker(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._marker)
+
+    # --- reporting ------------------------------------------------------------------------------------------------
+
+    def _say(self, now: float, storing: str = "", force: bool = False) -> None:
+        age = now - self._reported
+        if age < PHASE_REPORTED and not force:
+            return
+        made = report(self.coordinator, self._pace, now, time.time(), storing)
+        if age < contract.REPORT_INTERVAL and made["message"] == self._report.get("message") and not force:
+            return
+        self._reported = now
+        if not force and {**made, "time": 0} == {**self._report, "time": 0}:
+            return
+        self._report = made
+        try:
+            self.view.report(made)
+            share, target = progress(self.coordinator), os.environ.get("ARGO_PROGRESS_FILE")
+            if share and target:
+                with open(target, "w") as stream:
+                    stream.write(f"{share[0]}/{share[1]}\n")
+        except OSError as error:
+            print(f"no report: {error}", file=sys.stderr, flush=True)
+        if made["metrics"] and now - self._said >= METRICS_SAID:
+            self._said = now
+            print(json.dumps({"step": made["step"], "of": made["of"], **made["metrics"]}), flush=True)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def _finish(self, listener: socket.socket) -> int:
+        """The end is decided and the learners are gone: ship, tell those that come later, end."""
+        self._say(time.monotonic(), force=True)
+        self._write_address({"host": "", "port": 0, "outcome": self.coordinator.outcome()})
+        self._ship_last(FINAL_SHIP)
+        self._remove_marker()
+        listener.close()
+        return contract.EXIT_DONE
+
+    def _halt(self, listener: socket.socket) -> int:
+        """The learners are gone: ship, within a bound; last of all see whether the job was resumed meanwhile."""
+        listener.close()
+        shipped = self._ship_last(contract.SHIP_WAIT_ON_HALT)
+        what = "" if shipped else (self.shipper.failure or "shipping took too long")
+        if what != self.journal.state.unshipped:
+            record = {"kind": "unshipped", "what": what}
+            self.journal.state.apply(record)
+            self._record(record)
+        self._say(time.monotonic(), force=True)
+        if not self.view.read().suspended:
+            self._remove_marker()
+        return contract.EXIT_AGAIN
+
+    def _ship_last(self, seconds: float) -> bool:
+        if self.spec.results is None:
+            return True
+        self.shipper.want(shipping.FINAL)
+        try:
+            return self.shipper.finish(time.monotonic() + seconds)
+        finally:
+            self.shipper.close()
+
+
+def main() -> int:
+    """The program."""
+    try:
+        with open(os.path.join(contract.path(contract.CONFIG_DIR), contract.JOB_FILE), encoding="utf-8") as stream:
+            spec = contract.JobSpec.from_json(stream.read())
+        with open(os.path.join(contract.path(contract.TOKEN_DIR), contract.TOKEN_FILE), encoding="utf-8") as stream:
+            token = stream.read().strip()
+        view = LocalView(contract.path(contract.CONTROL_DIR))
+        helper = Helper(spec, os.environ[contract.JOB_ID_ENV], token, view)
+    except (OSError, ValueError, KeyError) as error:
+        print(f"the helper can't start: {error}", file=sys.stderr)
+        return contract.EXIT_AGAIN if isinstance(error, OSError) else contract.EXIT_FINAL
+    return helper.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,359 @@
+"""Who is in the job and what becomes of it: the helper's state machine.
+
+Pure: events and the time go in, effects come out. The time is seconds of any clock that only goes forward. Effects are
+to be carried out in order: a `Record` is durable before the `Send` behind it tells anyone.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..learner import contract
+from .channel import Message
+from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship
+from .journal import State
+from .verdict import judge, size
+from .view import Snapshot
+
+FIRST_GRACE = 30.0  # seconds the others have once the first learner is done, where that completes the job
+HALT_MARGIN = 10.0  # seconds beyond halt_grace that a halt waits for learners
+RUNNING_RECORDED = 10.0  # seconds of running between two records of it
+
+
+@dataclass
+class Member:
+    """A learner that has joined since this helper started."""
+
+    index: int
+    incarnation: str
+    attempt: int
+    address: str
+    port: int
+    conn: int | None = None
+    heard: float = 0.0
+    lost: float = 0.0
+    running: bool = False
+    leaving: bool = False  # it said, or was told, that it ends
+    step: int | None = None
+    of: int | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class Coordinator:
+    """The state of a job with a fixed set of learners. Every method that takes an event returns what is to be done."""
+
+    def __init__(self, spec: contract.JobSpec, job_id: str, token: str, epoch: int, state: State, now: float) -> None:
+        self.spec, self.job_id, self.epoch, self.state = spec, job_id, epoch, state
+        self.members: dict[int, Member] = {}
+        self.formed = False
+        self.halting: float | None = None  # since when
+        self.snapshot = Snapshot()
+        self._token = token.encode()
+        self._deleted: set[str] = set()
+        self._now = self._recorded = now
+        self._complete_at: float | None = None
+        if state.completed:
+            self._complete_at = now + self._grace()
+
+    @property
+    def over(self) -> bool:
+        """The job's end is decided."""
+        return self.state.completed or bool(self.state.ended)
+
+    def finished(self, now: float) -> bool:
+        """The job is over and no learner is to be waited for."""
+        return self.over and all(self._gone(member, now) for member in self.members.values())
+
+    def halted(self, now: float) -> bool:
+        """The halt that has begun is carried out: no learner is to be waited for, or for none any longer."""
+        if self.halting is None:
+            return False
+        if now - self.halting > self.spec.halt_grace + HALT_MARGIN:
+            return True
+        if self.snapshot.busy or not all(self._gone(member, now) for member in self.members.values()):
+            return False
+        strangers = self.snapshot.active - self.members.keys() - set(self.state.done)
+        return not strangers or now - self.halting > contract.RECONNECT_WINDOW
+
+    def outcome(self) -> dict[str, Any]:
+        """What a learner that comes after the helper has ended needs to know."""
+        state = self.state
+        failed = {str(index): code for index, code in state.failed.items()}
+        return {"completed": state.completed, "ended": state.ended, "done": sorted(state.done), "failed": failed}
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def message(self, conn: int, message: Message, now: float) -> list[Effect]:
+        """`message` came on connection `conn`, which is nobody's until it has joined."""
+        if message["type"] == contract.JOIN:
+            return list(self._join(conn, message, now))
+        member = self._member(conn)
+        if member is None:
+            return [Close(conn, "it did not join")]
+        member.heard = now
+        return list(self._handle(member, conn, message, now))
+
+    def disconnected(self, conn: int, now: float) -> list[Effect]:
+        member = self._member(conn)
+        if member is not None:
+            member.conn, member.lost, member.running = None, now, False
+        return []
+
+    def seen(self, snapshot: Snapshot, now: float) -> list[Effect]:
+        """The Workflow looks like `snapshot` now."""
+        self.snapshot = snapshot
+        return list(self._seen(snapshot, now))
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed. To be called at least once a second."""
+        return list(self._tick(now))
+
+    def stop(self, reason: str) -> list[Effect]:
+        """Ends the job by protocol, unless its end is decided already."""
+        return list(self._end({"kind": "ended", "reason": reason}))
+
+    # --- members --------------------------------------------------------------------------------------------------
+
+    def _join(self, conn: int, message: Message, now: float) -> Effects:
+        if not hmac.compare_digest(str(message.get("token", "")).encode("utf-8", "replace"), self._token):
+            yield Send(conn, {"type": contract.REFUSED, "reason": "wrong token"})
+            yield Close(conn, "wrong token")
+            return
+        member = _member(message, self.spec.learners)
+        if member is None:
+            yield Send(conn, {"type": contract.REFUSED, "reason": "no such member"})
+            yield Close(conn, "no such member")
+            return
+        index = member.index
+        old = self.members.get(index)
+        if old is not None and member.attempt < old.attempt:
+            yield Send(conn, {"type": contract.REFUSED, "reason": "a later attempt of this learner has joined"})
+            yield Close(conn, "an earlier attempt")
+            return
+        if old is not None and old.conn is not None and old.conn != conn:
+            if old.incarnation != member.incarnation:
+                refusal = {"type": contract.REFUSED, "reason": "a later attempt of this learner has joined"}
+                yield Send(old.conn, refusal)
+            yield Close(old.conn, "it joined again")
+        member.conn, member.heard = conn, now
+        self.members[index] = member
+        if index in self.state.done or (self.state.completed and not member.running):
+            member.leaving = True
+            yield Send(conn, {"type": contract.FINISHED})
+            return
+        yield Send(conn, {"type": contract.WELCOME, "epoch": self.epoch, "generation": self.state.generation})
+        if index in self.state.failed:
+            yield from self._verdict(member, self.state.failed[index])
+        elif self.state.ended:
+            yield from self._dismiss(member)
+        elif self.halting is not None:
+            yield Send(conn, {"type": contract.HALT})
+        elif self.formed:
+            yield Send(conn, self._world(member))
+        else:
+            yield from self._form()
+
+    def _form(self) -> Effects:
+        """Announces the world once all that are needed are there."""
+        needed = [index for index in range(self.spec.learners) if index not in self.state.done]
+        present = [self.members[i] for i in needed if i in self.members and self.members[i].conn is not None]
+        if len(present) < len(needed) or self.over or self.halting is not None:
+            return
+        self.formed = True
+        if not all(member.running for member in present):
+            yield self._record({"kind": "world", "generation": self.state.generation + 1})
+        for member in present:
+            if member.conn is not None:
+                yield Send(member.conn, self._world(member))
+
+    def _world(self, member: Member) -> Message:
+        first = self.members.get(0)
+        return {
+            "type": contract.WORLD,
+            "generation": self.state.generation,
+            "rank": member.index,
+            "size": self.spec.learners,
+            "members": [{"index": m.index, "address": m.address} for _, m in sorted(self.members.items())],
+            "master": {"address": first.address if first else "", "port": first.port if first else 0},
+        }
+
+    def _handle(self, member: Member, conn: int, message: Message, now: float) -> Effects:
+        kind = message["type"]
+        if kind == contract.HEARTBEAT:
+            member.running = message.get("running") is True
+            member.step, member.of = _count(message.get("step"), member.step), _count(message.get("of"), member.of)
+            if isinstance(message.get("metrics"), dict):
+                member.metrics = {name: value for name, value in message["metrics"].items() if _is_number(value)}
+            yield Send(conn, {"type": contract.HEARTBEAT, "epoch": self.epoch})
+        elif kind == contract.CHECKPOINTED:
+            step = _count(message.get("step"), None)
+            if step is not None and step > self.state.checkpoints.get(member.index, -1):
+                yield self._record({"kind": "checkpoint", "index": member.index, "step": step})
+            yield Ship()
+        elif kind == contract.HALTED:
+            member.leaving = True
+        elif kind == contract.DONE:
+            yield from self._done(member, conn, now)
+        elif kind == contract.FAILED:
+            if self.state.completed or (self.state.ended and member.index not in self.state.failed):
+                yield from self._dismiss(member)
+            else:
+                yield from self._failed(member, message)
+
+    # --- ends -----------------------------------------------------------------------------------------------------
+
+    def _done(self, member: Member, conn: int, now: float) -> Effects:
+        if member.index not in self.state.done:
+            yield self._record({"kind": "done", "index": member.index})
+        yield from self._settle(now)
+        member.leaving = True
+        yield Send(conn, {"type": contract.RELEASED})
+        yield from self._complete(now)
+
+    def _settle(self, now: float) -> Effects:
+        """Decides whether those that are done complete the job."""
+        policy, done = self.spec.completion, self.state.done
+        enough = len(done) == self.spec.learners or (policy == "master" and 0 in done) or (policy == "first" and done)
+        if enough and not self.over:
+            yield self._running_record()
+            yield self._record({"kind": "completed"})
+            self._complete_at = now + self._grace()
+
+    def _grace(self) -> float:
+        return FIRST_GRACE if self.spec.completion == "first" else 0.0
+
+    def _complete(self, now: float) -> Effects:
+        if self._complete_at is not None and now >= self._complete_at:
+            for member in self.members.values():
+                if member.conn is not None and not member.leaving:
+                    yield from self._dismiss(member)
+
+    def _failed(self, member: Member, message: Message) -> Effects:
+        if member.index in self.state.failed:
+            yield from self._verdict(member, self.state.failed[member.index])
+            return
+        verdict = judge(self.spec, self.state, member.index, message)
+        if verdict.reason:
+            yield from self._end(verdict.record, but=member)
+        else:
+            yield self._record(verdict.record)
+        yield from self._verdict(member, verdict.code)
+
+    def _verdict(self, member: Member, code: int) -> Effects:
+        member.leaving = True
+        if member.conn is not None:
+            yield Send(member.conn, {"type": contract.VERDICT, "action": "exit", "code": code})
+
+    def _end(self, record: dict[str, Any], but: Member | None = None) -> Effects:
+        if self.over:
+            return
+        yield self._running_record()
+        yield self._record(record)
+        yield Annotate({contract.ANNOTATION_REASON: self.state.ended})
+        for member in self.members.values():
+            if member is not but and member.conn is not None and not member.leaving:
+                yield from self._dismiss(member)
+
+    def _dismiss(self, member: Member) -> Effects:
+        """The job's end is decided: `member` is to end too."""
+        member.leaving = True
+        if member.conn is not None:
+            end = {"type": contract.END, "reason": self.state.ended}
+            yield Send(member.conn, {"type": contract.COMPLETE} if self.state.completed else end)
+
+    def _seen(self, snapshot: Snapshot, now: float) -> Effects:
+        for index, phase in snapshot.learners.items():
+            if phase == "Succeeded" and index not in self.state.done and index < self.spec.learners and not self.over:
+                yield self._record({"kind": "done", "index": index})
+                yield from self._settle(now)
+                if not self.formed:
+                    yield from self._form()
+            elif phase in ("Failed", "Error"):
+                yield from self._end({"kind": "ended", "reason": self._lost_for_good(index)})
+        if snapshot.failed_step:
+            why = f": {snapshot.failed_reason}" if snapshot.failed_reason else ""
+            yield from self._end({"kind": "ended", "reason": f"{snapshot.failed_step} failed{why}"})
+        if snapshot.stop:
+            yield from self._end({"kind": "ended", "reason": "stopped"})
+        if snapshot.suspended and self.halting is None and not self.over:
+            self.halting, self.formed = now, False
+            yield self._running_record()
+            yield Mark()
+            for member in self.members.values():
+                if member.conn is not None and not member.leaving:
+                    yield Send(member.conn, {"type": contract.HALT})
+        if self.halting is not None:
+            for name in snapshot.unstarted:
+                if name not in self._deleted:
+                    self._deleted.add(name)
+                    yield DeletePod(name)
+
+    def _lost_for_good(self, index: int) -> str:
+        message = self.snapshot.messages.get(index, "")
+        if "OOMKilled" in message:
+            return f"learner {index + 1} ran out of memory (limit {size(self.spec.memory)})"
+        return f"learner {index + 1} failed" + (f": {message}" if message else "")
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def _tick(self, now: float) -> Effects:
+        passed, self._now = max(0.0, now - self._now), now
+        for member in list(self.members.values()):
+            if member.conn is not None and now - member.heard > contract.HEARTBEAT_TIMEOUT:
+                conn = member.conn
+                self.disconnected(conn, now)
+                yield Close(conn, "nothing was heard of it")
+        if self.formed and not self.over and self.halting is None and any(m.running for m in self.members.values()):
+            self.state.running += passed
+            if now - self._recorded >= RUNNING_RECORDED:
+                self._recorded = now
+                yield self._running_record()
+            limit = self.spec.max_runtime
+            if limit is not None and self.state.running > limit:
+                yield from self._end({"kind": "ended", "reason": f"ran for longer than max_runtime ({limit:g} s)"})
+        yield from self._complete(now)
+
+    def _gone(self, member: Member, now: float) -> bool:
+        if member.conn is not None:
+            return False
+        active = self.snapshot.active
+        ended = member.leaving or (self.snapshot.known and member.index not in active)
+        return ended or now - member.lost > contract.RECONNECT_WINDOW
+
+    def _running_record(self) -> Record:
+        return self._record({"kind": "running", "seconds": round(self.state.running, 3)})
+
+    def _record(self, record: dict[str, Any]) -> Record:
+        self.state.apply(record)
+        return Record(record)
+
+    def _member(self, conn: int) -> Member | None:
+        return next((member for member in self.members.values() if member.conn == conn), None)
+
+
+def _member(message: Message, learners: int) -> Member | None:
+    """The member that a JOIN speaks of; None if there can be no such."""
+    index, attempt, incarnation = message.get("index"), message.get("attempt"), message.get("incarnation")
+    if message.get("role") != "learner" or not isinstance(incarnation, str):
+        return None
+    if not isinstance(index, int) or not 0 <= index < learners or not isinstance(attempt, int):
+        return None
+    port = _count(message.get("port"), 0) or 0
+    member = Member(index, incarnation, attempt, str(message.get("address", "")), port)
+    member.running = message.get("running") is True
+    member.step, member.of = _count(message.get("step"), None), _count(message.get("of"), None)
+    return member
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and -1e308 < value < 1e308  # neither nan nor infinite nor beyond a float
+
+
+def _count(value: Any, otherwise: int | None) -> int | None:
+    return value if _is_count(value) else otherwise

@@ -1,0 +1,50 @@
+"""What the coordinator asks of the helper around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .channel import Message
+
+
+@dataclass(frozen=True)
+class Send:
+    conn: int
+    message: Message
+
+
+@dataclass(frozen=True)
+class Close:
+    conn: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Record:
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Annotate:
+    annotations: dict[str, str]
+
+
+@dataclass(frozen=True)
+class DeletePod:
+    name: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The job is halting: show it to agents that have no helper."""
+
+
+@dataclass(frozen=True)
+class Ship:
+    """There is something new to ship."""
+
+
+Effect = Send | Close | Record | Annotate | DeletePod | Mark | Ship
+Effects = Iterator[Effect]  # in the order in which they are to be carried out

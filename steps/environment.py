@@ -1,0 +1,70 @@
+"""The environment of a learner's command: FfDL's variables, the frameworks' own, the user's, and nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..learner import contract
+
+# what a cluster puts into every pod, and what is ours or the executor's: no business of the command
+_SERVICES = ("ALERTMANAGER", "DLAAS", "ETCD", "GRAFANA", "HOSTNAME", "KUBERNETES", "MONGO", "PUSHGATEWAY")
+_DROPPED = (*_SERVICES, "FFDL_", "ARGO_")  # prefixes
+_VALUE_MOST = 120_000  # bytes; the kernel takes 128 KiB for one string
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a learner stands: `index` from 0, the address and port at which learner 1 can be met."""
+
+    index: int
+    master_address: str
+    master_port: int
+    socket: str  # the agent's
+    library: str  # a folder with `ffdl.learner`
+
+
+def thread_count(cpus: float) -> int:
+    """Threads that `cpus` give work to: rounded, at least 1."""
+    return max(1, int(cpus + 0.5))
+
+
+def learner_environment(
+    spec: contract.JobSpec, job_id: str, place: Place, base: Mapping[str, str], secret: Mapping[str, str]
+) -> dict[str, str]:
+    """The whole environment of the command of learner `place.index`, from the pod's own `base`.
+
+    The job's `env` and `secret` go over the defaults for threads; what FfDL promises goes over everything.
+    """
+    threads = str(thread_count(spec.cpus))
+    kept = {name: value for name, value in base.items() if not name.startswith(_DROPPED)}
+    user = {**kept, "PYTHONUNBUFFERED": "1", **dict.fromkeys(contract.THREAD_ENVS, threads), **spec.env, **secret}
+    model_dir = contract.path(contract.MODEL_DIR)
+    own = {
+        "DATA_DIR": spec.data_dir(),
+        "RESULT_DIR": spec.result_dir(job_id),
+        "RESULT_BUCKET_DIR": spec.result_bucket_dir(),
+        "CHECKPOINT_DIR": contract.path(contract.CHECKPOINT_DIR),
+        "MODEL_DIR": model_dir,
+        "LOG_DIR": contract.path(contract.LOG_DIR),
+        "JOB_STATE_DIR": contract.path(contract.JOB_DIR),
+        "TRAINING_ID": job_id,
+        "TRAINING_COMMAND": spec.command,
+        "GPU_COUNT": f"{spec.gpus:.6f}",
+        "NUM_GPUS": str(int(spec.gpus)),
+        "NUM_LEARNERS": str(spec.learners),
+        "LEARNER_NAME_PREFIX": job_id,
+        "LEARNER_ID": str(place.index + 1),
+        "DOWNWARD_API_POD_NAME": base.get("DOWNWARD_API_POD_NAME") or f"{job_id}-{place.index}",
+        "DOWNWARD_API_POD_NAMESPACE": base.get("DOWNWARD_API_POD_NAMESPACE") or "default",
+        "MASTER_ADDR": place.master_address,
+        "MASTER_PORT": str(place.master_port),
+        "RANK": str(place.index),
+        "WORLD_SIZE": str(spec.learners),
+        "LOCAL_RANK": "0",
+        "PYTHONPATH": ":".join(part for part in (place.library, model_dir, user.get("PYTHONPATH", "")) if part),
+        contract.AGENT_SOCKET_ENV: place.socket,
+    }
+    if len(spec.command.encode()) > _VALUE_MOST:
+        del own["TRAINING_COMMAND"]
+    return {**user, **own}

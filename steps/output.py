@@ -1,0 +1,95 @@
+"""Where a learner's output goes: this pod's standard output, the training log, and through the extractor to metrics."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from ..learner import contract
+from .metrics import Extractor, Metrics, to_json
+
+_LINE_MOST = 1 << 16  # bytes of one line that the extractor sees
+
+
+class Output:
+    """`folder` is the learner's own in LOG_DIR. What can't be written is lost with one complaint: training goes on."""
+
+    def __init__(
+        self, folder: str, job_id: str, subid: str, extractor: Extractor | None, heard: Callable[[Metrics], None]
+    ) -> None:
+        os.makedirs(folder, exist_ok=True)
+        self._log = open(os.path.join(folder, contract.TRAINING_LOG), "ab", buffering=0)  # noqa: SIM115
+        path = os.path.join(folder, contract.METRICS_FILE)
+        self._rindex = _count_lines(path)
+        self._metrics = open(path, "ab", buffering=0)  # noqa: SIM115 - both held for the agent's life
+        self._job_id, self._subid = job_id, subid
+        self._extractor, self._heard = extractor, heard
+        self._line = b""
+        self._complained = False
+        self._last = 0.0
+
+    def write(self, data: bytes) -> None:
+        """What the command has written."""
+        self._write(1, data)
+        self._write(self._log.fileno(), data)
+        if self._extractor is not None:
+            self._last = time.monotonic()
+            *lines, rest = (self._line + data).split(b"\n")
+            self._line = rest[:_LINE_MOST]
+            for line in lines:
+                self._record(self._extractor.feed(line.decode("utf-8", "replace").rstrip("\r")))
+
+    def say(self, text: str) -> None:
+        """A word of ours among the command's."""
+        line = f"ffdl: {text}\n".encode()
+        self._write(1, line)
+        self._write(self._log.fileno(), line)
+
+    def record(self, metrics: Metrics, unix_time: float | None = None) -> None:
+        """Keeps one record; `unix_time` in seconds, now if not given."""
+        self._rindex += 1
+        when = time.time() if unix_time is None else unix_time
+        self._write(self._metrics.fileno(), to_json(metrics, self._job_id, self._subid, self._rindex, when).encode())
+        self._heard(metrics)
+
+    def idle(self, now: float) -> None:
+        """To be called now and then: lines that wait for a second line are final when none comes."""
+        if self._extractor is not None and self._last and now - self._last > 1.0:
+            self._last = 0.0
+            self._record(self._extractor.flush())
+
+    def flush(self) -> None:
+        """The command has ended."""
+        if self._extractor is not None:
+            if self._line:
+                self._record(self._extractor.feed(self._line.decode("utf-8", "replace")))
+                self._line = b""
+            self._record(self._extractor.flush())
+
+    def close(self) -> None:
+        self.flush()
+        self._log.close()
+        self._metrics.close()
+
+    def _record(self, found: list[Metrics]) -> None:
+        for metrics in found:
+            self.record(metrics)
+
+    def _write(self, descriptor: int, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                print(f"ffdl: some output is lost: {error}", file=sys.stderr)
+
+
+def _count_lines(path: str) -> int:
+    try:
+        with open(path, "rb") as stream:
+            return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))
+    except OSError:
+        return 0

@@ -1,0 +1,67 @@
+"""The helper's one line of status, for `ffdl status` and `ffdl list`: a pure function of the coordinator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .coordinator import Coordinator
+
+
+class Pace:
+    """Steps per second since the first step that was seen, for the time that remains."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+
+    def remaining(self, step: int, of: int, now: float) -> float | None:
+        """Seconds until step `of`; None while unknown. `now` in seconds of any one clock."""
+        if self._first is None or step < self._first[1]:
+            self._first = (now, step)
+        seconds, steps = now - self._first[0], step - self._first[1]
+        return (of - step) * seconds / steps if steps > 0 and seconds > 0 else None
+
+
+def progress(coordinator: Coordinator) -> tuple[int, int] | None:
+    """(steps done, of how many), summed over the learners that say; None while none does."""
+    steps = [(m.step, m.of) for m in coordinator.members.values() if m.step is not None and m.of]
+    if coordinator.state.completed and not steps:
+        return (1, 1)
+    if not steps:
+        return None
+    done = sum(of if coordinator.state.completed else min(step or 0, of or 0) for step, of in steps if of)
+    return done, sum(of or 0 for _, of in steps)
+
+
+def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, storing: str = "") -> dict[str, Any]:
+    """What there is to say of the job. `now` is the coordinator's clock, `unix_time` the world's, in seconds."""
+    state, members = coordinator.state, coordinator.members.values()
+    first = coordinator.members.get(0) or next(iter(members), None)
+    share = progress(coordinator)
+    eta = pace.remaining(*share, now) if share and coordinator.formed and not coordinator.over else None
+    joined = sum(1 for member in members if member.conn is not None)
+    return {
+        "progress": f"{share[0]}/{share[1]}" if share else "",
+        "step": first.step if first else None,
+        "of": first.of if first else None,
+        "eta": round(eta, 1) if eta is not None else None,
+        "metrics": first.metrics if first else {},
+        "generation": state.generation,
+        "learners": {"wanted": coordinator.spec.learners, "joined": joined, "done": len(state.done)},
+        "message": storing or _message(coordinator, joined),
+        "running_seconds": round(state.running, 1),
+        "epoch": coordinator.epoch,
+        "time": round(unix_time, 3),
+    }
+
+
+def _message(coordinator: Coordinator, joined: int) -> str:
+    state = coordinator.state
+    if state.ended:
+        return state.ended
+    if state.completed:
+        return "completed"
+    if coordinator.halting is not None:
+        return f"halting; unshipped: {state.unshipped}" if state.unshipped else "halting"
+    if not coordinator.formed:
+        return f"waiting for learners: {joined} of {coordinator.spec.learners - len(state.done)} have joined"
+    return "training"

@@ -1,0 +1,271 @@
+"""The last committed checkpoint of a job, from its results store back onto a volume that has none as new."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..learner import checkpoint
+from . import safe_files
+from .retrying import Patience, Stop
+from .storage import CHUNK, Entry, Objects, StoreError, printable
+from .transfer import run_all
+
+FILES, FILES_AGAIN, FILES_MANIFEST = "files", "files-2", "files.json"
+STAGING = ".ffdl-restore"  # in CHECKPOINT_DIR while a script's own files come back
+_LEARNER = re.compile(r"learner-[1-9]\d*")
+_STEP = re.compile(re.escape(checkpoint.PREFIX) + r"\d+")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A committed checkpoint in a store: `folder` is its key with a slash at its end, `marker` what COMMITTED says."""
+
+    folder: str
+    step: int
+    marker: dict[str, Any]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return int(self.marker.get("sequence", 0)), self.step
+
+
+def folders(root: str) -> list[str]:
+    """Where checkpoints of the library's lie in CHECKPOINT_DIR: "" and the learner-N of independent learners."""
+    found = [""]
+    with contextlib.suppress(OSError), os.scandir(root) as entries:
+        found += sorted(entry.name for entry in entries if _LEARNER.fullmatch(entry.name) and _is_folder(entry.path))
+    return found
+
+
+def own_files(root: str, skipped: Callable[[str, str], None] | None = None) -> list[tuple[str, int, int]]:
+    """What a script wrote to CHECKPOINT_DIR by itself: all that lies in no checkpoint of the library's."""
+    ours: dict[str, bool] = {}
+    found = []
+    for relative, size, mtime_ns in safe_files.walk(root, skipped):
+        parts = relative.split("/")
+        if parts[0] == STAGING:
+            continue
+        depth = 1 if _LEARNER.fullmatch(parts[0]) else 0
+        if len(parts) > depth + 1 and _STEP.fullmatch(parts[depth]):
+            folder = "/".join(parts[: depth + 1])
+            if folder not in ours:
+                ours[folder] = _is_ours(f"{root}/{folder}")
+            if ours[folder]:
+                continue
+        found.append((relative, size, mtime_ns))
+    return found
+
+
+def committed(objects: Objects, entries: Iterable[Entry], prefix: str, patience: Patience) -> dict[str, list[Remote]]:
+    """The committed checkpoints among `entries` (all beneath `prefix`), newest first, by folder ("" or learner-N)."""
+    found: dict[str, list[Remote]] = {}
+    for entry in entries:
+        parts = entry.key.removeprefix(prefix).split("/")
+        if parts[-1] != checkpoint.COMMITTED or not 2 <= len(parts) <= 3 or not _STEP.fullmatch(parts[-2]):
+            continue
+        if entry.size > checkpoint.LARGEST_MARKER or (len(parts) == 3 and not _LEARNER.fullmatch(parts[0])):
+            continue
+        marker = _parsed(objects, entry.key, patience)
+        if isinstance(marker, dict) and _names_are_safe(marker.get("files")):
+            step = int(parts[-2].removeprefix(checkpoint.PREFIX))
+            where = parts[0] if len(parts) == 3 else ""
+            found.setdefault(where, []).append(Remote(entry.key.removesuffix(checkpoint.COMMITTED), step, marker))
+    for remotes in found.values():
+        remotes.sort(key=lambda remote: remote.order, reverse=True)
+    return found
+
+
+def restore(
+    objects: Objects,
+    prefix: str,
+    root: str,
+    patience: Patience,
+    stop: Stop,
+    say: Callable[[str], None],
+) -> None:
+    """Brings the newest whole checkpoint beneath `prefix` to `root`, a folder at a time, and a script's own snapshot.
+
+    Raises StoreError if the store has some and lets none be read: starting over would throw away what is still there.
+    """
+    entries = patience.run(lambda: list(objects.list(prefix)))
+    for where, remotes in sorted(committed(objects, entries, prefix, patience).items()):
+        folder = f"{root}/{where}".rstrip("/")
+        here = [(int(found.marker["sequence"]), found.step) for found in _committed_here(folder)]
+        for remote in remotes:
+            if here and max(here) >= remote.order:
+                break
+            if _restore_one(objects, remote, folder, patience, stop, say):
+                say(f"restored the checkpoint of step {remote.step}" + (f" of {where}" if where else ""))
+                break
+    begun = os.path.isdir(f"{root}/{STAGING}")
+    if any(entry.key == prefix + FILES_MANIFEST for entry in entries) and (begun or not own_files(root)):
+        _restore_files(objects, prefix, root, patience, stop, say)
+
+
+def _committed_here(folder: str) -> list[checkpoint.Checkpoint]:
+    return checkpoint.committed(folder) if _is_folder(folder) else []
+
+
+def _restore_one(
+    objects: Objects, remote: Remote, folder: str, patience: Patience, stop: Stop, say: Callable[[str], None]
+) -> bool:
+    # As the library writes one: what a kill leaves is a folder without a marker.
+    place = f"{folder}/{checkpoint.PREFIX}{remote.step}"
+    with _volume(place):
+        os.makedirs(place, exist_ok=True)
+        for made in (folder, place):
+            with contextlib.suppress(OSError):
+                os.chmod(made, os.stat(made).st_mode | 0o777)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{place}/{checkpoint.COMMITTED}")
+        _write_durably(f"{place}/{checkpoint.UNFINISHED}", json.dumps(remote.marker, indent=1, sort_keys=True) + "\n")
+    tasks = [
+        lambda name=name, about=about: _fetch(
+            objects, remote.folder + name, f"{place}/{name}", about["size"], about["digest"], patience, stop
+        )
+        for name, about in remote.marker["files"].items()
+    ]
+    if not all(run_all(tasks, stop)):
+        say(f"the checkpoint of step {remote.step} in {objects.where} is damaged; going back to the one before it")
+        with contextlib.suppress(OSError):
+            for name in (*remote.marker["files"], checkpoint.UNFINISHED):
+                os.unlink(f"{place}/{name}")
+            os.rmdir(place)
+        return False
+    with _volume(place):
+        os.rename(f"{place}/{checkpoint.UNFINISHED}", f"{place}/{checkpoint.COMMITTED}")
+        _sync_folder(place)
+        _sync_folder(folder)
+    if not checkpoint.verify(place):
+        say(f"the marker of step {remote.step} in {objects.where} is damaged; going back to the one before it")
+        with contextlib.suppress(OSError):
+            os.unlink(f"{place}/{checkpoint.COMMITTED}")
+        return False
+    return True
+
+
+def _restore_files(
+    objects: Objects, prefix: str, root: str, patience: Patience, stop: Stop, say: Callable[[str], None]
+) -> None:
+    manifest = _parsed(objects, prefix + FILES_MANIFEST, patience)
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    if not isinstance(files, dict) or not all(_is_safe(name) for name in files):
+        say(f"the list of the script's own checkpoint files in {objects.where} is damaged; they are not restored")
+        return
+    staging = f"{root}/{STAGING}"
+    placed = [(name, f"{staging}/{number}", about) for number, (name, about) in enumerate(sorted(files.items()))]
+    with _volume(staging):
+        os.makedirs(staging, exist_ok=True)
+    tasks = [
+        lambda part=part, about=about: _fetch(
+            objects, prefix + about["key"], part, about["size"], about["digest"], patience, stop
+        )
+        for _, part, about in placed
+    ]
+    if not all(run_all(tasks, stop)):
+        say(f"the script's own checkpoint files in {objects.where} are damaged; they are not restored")
+    else:
+        with _volume(root):
+            # All are here by now. After a kill among these renames the staging folder says that they are not all done.
+            for name, part, _ in placed:
+                os.makedirs(os.path.dirname(f"{root}/{name}"), exist_ok=True)
+                os.rename(part, f"{root}/{name}")
+        say(f"restored {len(placed)} of the script's own checkpoint files")
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _fetch(objects: Objects, key: str, target: str, size: int, digest: str, patience: Patience, stop: Stop) -> bool:
+    """Whether the object is there and is what its marker says."""
+    kind, _, expected = digest.partition(":")
+    if kind not in ("sha256", "md5"):
+        return False
+
+    def attempt() -> bool:
+        stop.check()
+        entry = objects.find(key)
+        if entry is None or entry.size != size:
+            return False
+        with _volume(target), open(target, "w+b", buffering=0) as stream:
+            with contextlib.suppress(OSError):
+                os.fchmod(stream.fileno(), 0o666)
+            try:
+                objects.fetch(entry, stream.fileno(), 0, size, lambda _: stop.check())
+            except FileNotFoundError:
+                return False
+            os.fsync(stream.fileno())
+            found = hashlib.new(kind, usedforsecurity=False)
+            stream.seek(0)
+            while piece := stream.read(CHUNK):
+                found.update(piece)
+            return found.hexdigest() == expected
+
+    return patience.run(attempt) or patience.run(attempt)  # damaged on the way, or in the store?
+
+
+def _parsed(objects: Objects, key: str, patience: Patience) -> Any:
+    def attempt() -> Any:
+        try:
+            return json.loads(objects.read(key))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    return patience.run(attempt)
+
+
+def _names_are_safe(files: object) -> bool:
+    return isinstance(files, dict) and all(
+        _is_safe(name) and "/" not in name and isinstance(about, dict) and isinstance(about.get("digest"), str)
+        for name, about in files.items()
+    )
+
+
+def _is_safe(name: str) -> bool:
+    return "\0" not in name and all(part not in ("", ".", "..") for part in name.split("/"))
+
+
+def _is_ours(folder: str) -> bool:
+    try:
+        names = set(os.listdir(folder))
+    except OSError:
+        return False
+    markers = {checkpoint.COMMITTED, checkpoint.UNFINISHED}
+    return bool(names & markers) or names <= checkpoint.OURS
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _volume(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{printable(path)} can't be written: {error.strerror}") from None
+
+
+def _write_durably(name: str, text: str) -> None:
+    with open(name, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,83 @@
+"""The agent's end of what a script says through the learner library: a Unix socket, one session a process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from dataclasses import dataclass
+
+from ..learner import contract
+from .channel import Channel, ClosedError, Message
+
+
+@dataclass
+class Session:
+    """One process that uses the library. `cooperative`: it will hear a halt; `halted`: it has carried one out."""
+
+    channel: Channel
+    cooperative: bool = False
+    halted: bool = False
+
+
+class Sessions:
+    """All sessions of one run of the command, and the socket at which they arrive."""
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder, exist_ok=True)
+        self.path = os.path.join(folder, contract.AGENT_SOCKET_FILE)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.setblocking(False)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:  # an address of a Unix socket has at most 108 bytes, a path may have more
+            self.listener.bind(f"/proc/self/fd/{held}/{contract.AGENT_SOCKET_FILE}")
+        finally:
+            os.close(held)
+        self.listener.listen(64)
+        self._sessions: dict[int, Session] = {}
+
+    def accept(self) -> int | None:
+        """Descriptor of the session that has arrived."""
+        with contextlib.suppress(OSError):
+            sock, _ = self.listener.accept()
+            self._sessions[sock.fileno()] = Session(Channel(sock))
+            return sock.fileno()
+        return None
+
+    def __contains__(self, descriptor: object) -> bool:
+        return descriptor in self._sessions
+
+    def __getitem__(self, descriptor: int) -> Session:
+        return self._sessions[descriptor]
+
+    def receive(self, descriptor: int) -> list[Message] | None:
+        """What the session said; None, and it is gone, when it has ended."""
+        session = self._sessions[descriptor]
+        try:
+            session.channel.flush()
+            return session.channel.receive()
+        except ClosedError:
+            return None
+
+    def send(self, descriptor: int, message: Message) -> None:
+        with contextlib.suppress(ClosedError):
+            self._sessions[descriptor].channel.send(message)
+
+    def ask_to_halt(self) -> None:
+        """Asks every cooperative session; one that can't be told is found out when it closes."""
+        for descriptor, session in self._sessions.items():
+            if session.cooperative and not session.halted:
+                self.send(descriptor, {"type": contract.HALT})
+
+    @property
+    def halting(self) -> bool:
+        """A session is still there that will say when it has halted."""
+        return any(session.cooperative and not session.halted for session in self._sessions.values())
+
+    def drop(self, descriptor: int) -> None:
+        self._sessions.pop(descriptor).channel.close()
+
+    def descriptors(self) -> list[int]:
+        return list(self._sessions)

@@ -1,0 +1,45 @@
+"""A small job with everything that makes resuming hard: shuffling, momentum, an RNG; some milliseconds of work a step."""
+
+import os
+
+import numpy as np
+from ffdl import learner
+
+STEPS = int(os.environ.get("STEPS", "150"))
+ROWS, COLUMNS, BATCH = 512, 64, 64
+
+data = np.random.default_rng(0)
+x = data.normal(size=(ROWS, COLUMNS))
+y = x @ data.normal(size=COLUMNS)
+
+with learner.session() as job:
+    state = job.restore()
+    print("restored at", state["step"] if state else None, flush=True)
+    if state is None:
+        rng = np.random.default_rng(1)
+        state = {
+            "step": 0,
+            "w": rng.normal(size=COLUMNS),
+            "momentum": np.zeros(COLUMNS),
+            "order": rng.permutation(ROWS),
+            "rng": rng.bit_generator.state,
+        }
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state["rng"]
+    for step in range(state["step"], STEPS):
+        at = step * BATCH % ROWS
+        if at == 0:
+            state["order"] = rng.permutation(ROWS)
+        rows = state["order"][at : at + BATCH]
+        for _ in range(40):  # real work, so that a step takes a while
+            error = x[rows] @ state["w"] - y[rows]
+            gradient = x[rows].T @ error / BATCH
+            np.linalg.svd(x[rows])
+        state["momentum"] = 0.9 * state["momentum"] + gradient + 0.01 * rng.normal(size=COLUMNS)
+        state["w"] = state["w"] - 0.01 * state["momentum"]
+        state["rng"] = rng.bit_generator.state
+        state["step"] = step + 1
+        job.step(step + 1, of=STEPS, state=state, loss=float(np.mean(error**2)))
+
+np.save(os.path.join(os.environ["RESULT_DIR"], "model.npy"), state["w"])
+print("done", flush=True)

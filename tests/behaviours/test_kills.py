@@ -1,0 +1,64 @@
+"""`kill -9` of everything, everywhere: the job completes with the same model, and nothing is left over."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.behaviours.user import User
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The model of a run that nobody disturbed."""
+    user = User(tmp_path_factory.mktemp("reference"))
+    job = user.train(user.job())
+    assert user.until_over(job).state == "COMPLETED"
+    model = user.model(job)
+    user.ffdl("delete", job, "-y")
+    return model
+
+
+@pytest.mark.parametrize("victim", ["learner", "agent", "supervisor", "helper", "runner"])
+@pytest.mark.parametrize("step", [1, 75, 145])
+def test_killed_while_learning(user: User, reference: bytes, victim: str, step: int) -> None:
+    """Any process of a job may die at any step; a user finds the same model at the end."""
+    job = user.train(user.job())
+    user.until_step(job, step)
+    assert user.kill(victim), user.story()
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert user.model(job) == reference
+
+
+@pytest.mark.parametrize("victim", ["download", "store", "supervisor", "runner", "helper"])
+@pytest.mark.parametrize("phase", ["download", "store"])
+def test_killed_while_bytes_move(user: User, reference: bytes, victim: str, phase: str) -> None:
+    """Downloads and uploads are tried again, whole, whoever dies in them."""
+    if {victim, phase} == {"download", "store"} or (victim, phase) == ("helper", "store"):
+        pytest.skip(f"there is no {victim} while the {phase} step runs")
+    job = user.train(user.job())
+    user.wait_for(lambda: bool(user.pids(phase)), f"the {phase} step")
+    user.kill(victim)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert user.model(job) == reference
+
+
+def test_twenty_random_kills_in_one_run(user: User, reference: bytes) -> None:
+    """A bad day: whatever dies, in whatever order, the run comes to its end."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    dice = random.Random(seed)
+    job = user.train(user.job())
+    killed = []
+    while len(killed) < 20 and not user.engine.status(job).terminal:
+        user.wait_for(lambda: bool(user.processes()) or user.engine.status(job).terminal, "a process")
+        victim = dice.choice(["learner", "agent", "supervisor", "helper", "runner", "download", "store"])
+        before = user.engine.status(job).step or 0
+        if user.kill(victim):
+            killed.append(victim)
+            wanted = before + dice.randrange(3)
+            user.until(job, lambda s, wanted=wanted: s.terminal or (s.step or 0) >= wanted or s.state == "STORING", 120)
+    print("killed", killed)
+    assert user.until_over(job, 200).state == "COMPLETED", user.story()
+    assert user.model(job) == reference

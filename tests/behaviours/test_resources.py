@@ -1,0 +1,69 @@
+"""Leases on the machine: jobs share it without stepping on each other, and say why they wait."""
+
+from __future__ import annotations
+
+from tests.behaviours.user import User
+
+WAIT = 'until [ -e "$GATE" ]; do sleep 0.05; done'
+
+
+def test_what_does_not_fit_waits_in_line_and_says_why(user: User) -> None:
+    """Two jobs must not share a CPU each was promised; the second tells what it waits for, and starts by itself."""
+    user.env["FFDL_MACHINE"] = "cpus=2,memory=8GiB"
+    gate = user.folder / "gate"
+    first = user.train(user.command(WAIT, "first", cpus=2, env={"GATE": str(gate)}))
+    user.until(first, lambda s: s.state == "PROCESSING")
+    second = user.train(user.command("true", "second", cpus=1))
+    waiting = user.until(second, lambda s: s.state == "QUEUED")
+    assert "needs 1 CPU" in waiting.reason
+    assert "0 free" in waiting.reason
+    line = next(line for line in user.ffdl("list").stdout.splitlines() if second in line)
+    assert "QUEUED" in line
+    assert "needs 1 CPU" in line
+    gate.touch()
+    assert user.until_over(first).state == "COMPLETED"
+    assert user.until_over(second).state == "COMPLETED"
+
+
+def test_nobody_overtakes_in_the_line(user: User) -> None:
+    """A large job is not starved by small ones that came after it."""
+    user.env["FFDL_MACHINE"] = "cpus=2,memory=8GiB"
+    gate = user.folder / "gate"
+    running = user.train(user.command(WAIT, "running", cpus=1, env={"GATE": str(gate)}))
+    user.until(running, lambda s: s.state == "PROCESSING")
+    large = user.train(user.command("true", "large", cpus=2))
+    user.until(large, lambda s: s.state == "QUEUED")
+    small = user.train(user.command("true", "small", cpus=1))
+    assert "ahead in line" in user.until(small, lambda s: s.state == "QUEUED").reason
+    gate.touch()
+    ends = [user.until_over(job) for job in (running, large, small)]
+    assert [end.state for end in ends] == ["COMPLETED"] * 3
+    assert (ends[1].started or 0) <= (ends[2].started or 0)
+
+
+def test_what_can_never_fit_is_refused_at_once(user: User) -> None:
+    """Waiting for ever is no answer."""
+    user.env["FFDL_MACHINE"] = "cpus=2,memory=8GiB"
+    for changes, said in (({"cpus": 3}, "needs 3 CPUs, this machine has 2"), ({"gpus": 1}, "needs 1 GPUs, this machine has 0")):
+        folder = user.command("true", f"job-{next(iter(changes))}", **changes)
+        done = user.ffdl("train", str(folder / "manifest.yml"), code=2)
+        assert said in done.stderr
+    assert user.engine.ids() == []
+
+
+def test_learners_get_gpus_of_their_own(user: User) -> None:
+    """Two learners on one machine must not train on the same GPU."""
+    user.env["FFDL_MACHINE"] = "cpus=4,memory=8GiB,gpus=4"
+    command = 'echo "$LEARNER_ID:$CUDA_VISIBLE_DEVICES:$GPU_COUNT" > "$RESULT_DIR/gpus-$LEARNER_ID"'
+    job = user.train(user.command(command, gpus=2, learners=2, cpus=1, completion="all"))
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    said = [(user.results(job) / f"gpus-{n}").read_text().strip() for n in (1, 2)]
+    assert said == ["1:0,1:2.000000", "2:2,3:2.000000"]
+
+
+def test_a_learner_without_gpus_sees_none(user: User) -> None:
+    """A CPU job must not wander onto a GPU that another job leases."""
+    user.env["FFDL_MACHINE"] = "cpus=4,memory=8GiB,gpus=1"
+    job = user.train(user.command('echo "[$CUDA_VISIBLE_DEVICES]" > "$RESULT_DIR/gpus"'))
+    assert user.until_over(job).state == "COMPLETED"
+    assert (user.results(job) / "gpus").read_text() == "[]\n"

@@ -1,0 +1,38 @@
+"""The main line: a manifest and a folder go in, a trained model comes out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.behaviours.user import User
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_a_job_trains_and_its_results_are_stored(user: User) -> None:
+    """A user relies on one command from code to model, and on everything about the run being kept."""
+    job = user.train(user.job())
+    done = user.ffdl("wait", job)
+    assert user.ffdl("status", job).stdout.strip() == "COMPLETED", done
+    stored = {str(path.relative_to(user.results(job))) for path in user.results(job).rglob("*") if path.is_file()}
+    assert {"model.npy", "_submitted_code/model.zip", "learner-1/training-log.txt", "status.json"} <= stored
+    record = json.loads((user.results(job) / "status.json").read_text())
+    assert record["outcome"] == "Succeeded"
+    assert "done" in user.ffdl("logs", job).stdout
+    assert not user.processes(), "no process while a job is done"
+
+
+def test_digits_learn_to_97_percent(user: User) -> None:
+    """The first example a new user runs: real data, a real network, a real accuracy."""
+    done = user.ffdl("train", str(EXAMPLES / "digits" / "manifest.yml"), "--follow", timeout=280)
+    job = done.stdout.split("Model ID: ")[1].split()[0]
+    results = json.loads((user.results(job) / "results.json").read_text())
+    assert results["accuracy"] >= 0.97
+
+
+def test_a_job_without_python(user: User) -> None:
+    """Not every training script is Python: bash alone is first-class."""
+    job = user.train(EXAMPLES / "bash")
+    assert user.until_over(job).state == "COMPLETED"
+    assert any(user.results(job).iterdir())

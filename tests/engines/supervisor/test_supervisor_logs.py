@@ -1,0 +1,58 @@
+"""A pod's output in its log."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
+
+
+def test_each_line_has_its_time(pods) -> None:
+    """`logs --since` and the merging of several learners' lines go by these times."""
+    before = time.time()
+    pod = pods.start("echo out; echo err >&2; echo; printf 'no end'", init={"prep": "echo preparing"})
+    pods.end(pod)
+    lines = (pod / "main.log").read_bytes().splitlines()
+    assert [STAMP.sub(b"", line, count=1) for line in lines] == [b"out", b"err", b"", b"no end"]
+    for line in lines:
+        said = datetime.strptime(line.split()[0].decode(), "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+        assert before - 0.001 <= said.timestamp() <= time.time()
+    assert pods.log(pod, "init-prep.log") == "preparing\n"
+
+
+def test_lines_arrive_at_once(pods) -> None:
+    """Who follows a log sees a line when it is printed, not when the next comes or a buffer is full."""
+    pod = pods.start("printf 'half'; echo up > $J/up; sleep 1000")
+    pods.wait_for("up")
+    deadline = time.monotonic() + 10
+    while (pod / "main.log").read_bytes()[28:] != b"half":
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_bytes_are_kept(pods) -> None:
+    """Progress bars, colours and output that is not text come through as they are."""
+    pod = pods.start(r"printf '\000\377\r\033[31m\r\n\303\050\n'")
+    pods.end(pod)
+    raw = (pod / "main.log").read_bytes()
+    assert STAMP.sub(b"", raw) == b"\x00\xff\r\x1b[31m\r\n\xc3\x28\n"
+
+
+def test_floods_and_endless_lines_take_no_memory(pods) -> None:
+    """A script that prints 100 MB must not cost the machine 100 MB of memory, nor the end of its output."""
+    flood = "yes $(head -c 999 /dev/zero | tr '\\0' x) | head -c 100000000; head -c 30000000 /dev/zero; echo; echo last"
+    pod = pods.start(f"echo up > $J/up; {flood}; echo done > $J/done; until [ -e $J/go ]; do sleep 0.01; done")
+    pods.wait_for("done")
+    status = Path(f"/proc/{pods.pids(pod)['supervisor']}/status").read_text()
+    peak, now = (int(re.search(rf"{name}:\s+(\d+) kB", status).group(1)) for name in ("VmHWM", "RssFile"))
+    assert peak < 2 * now + 64 * 1024  # it was forked from this process, whose memory it shares
+    private = Path(f"/proc/{pods.pids(pod)['supervisor']}/smaps_rollup").read_text()
+    assert int(re.search(r"Private_Dirty:\s+(\d+) kB", private).group(1)) < 16 * 1024
+    (pods.shared / "go").touch()
+    pods.end(pod)
+    log = (pod / "main.log").read_bytes()
+    assert log.endswith(b" last\n")
+    assert log.count(b"\n") == 100_002 and log.count(b"\0") == 30_000_000

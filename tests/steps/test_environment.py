@@ -1,0 +1,95 @@
+"""The environment of a learner's command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ffdl.learner import contract
+from ffdl.steps.environment import Place, learner_environment, thread_count
+
+PLACE = Place(index=1, master_address="job-0.job", master_port=23456, socket="/run/agent.sock", library="/run/lib")
+
+
+def environment(
+    base: dict[str, str] | None = None, secret: dict[str, str] | None = None, **changes: Any
+) -> dict[str, str]:
+    values: dict[str, Any] = {"name": "n", "command": "python $A", "framework": "f", "framework_version": "v"}
+    values |= {"learners": 3, "cpus": 2.0, "gpus": 1.0, "memory": 1}
+    values |= {"results": contract.Store("s3", "out"), "data": contract.Store("s3", "in")}
+    spec = contract.JobSpec(**(values | changes))
+    return learner_environment(spec, "job", PLACE, base or {}, secret or {})
+
+
+def test_what_ffdl_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts written for FfDL find their data, results and place by these names."""
+    monkeypatch.delenv(contract.ROOT_ENV, raising=False)
+    wanted = {
+        "DATA_DIR": "/mnt/data/in",
+        "RESULT_DIR": "/mnt/results/out/job",
+        "RESULT_BUCKET_DIR": "/mnt/results/out",
+        "CHECKPOINT_DIR": "/job/checkpoints",
+        "MODEL_DIR": "/job/model-code",
+        "LOG_DIR": "/job/logs",
+        "JOB_STATE_DIR": "/job",
+        "TRAINING_ID": "job",
+        "TRAINING_COMMAND": "python $A",
+        "GPU_COUNT": "1.000000",
+        "NUM_LEARNERS": "3",
+        "LEARNER_NAME_PREFIX": "job",
+        "LEARNER_ID": "2",
+        "DOWNWARD_API_POD_NAME": "job-1",
+        "DOWNWARD_API_POD_NAMESPACE": "default",
+        "MASTER_ADDR": "job-0.job",
+        "MASTER_PORT": "23456",
+        "RANK": "1",
+        "WORLD_SIZE": "3",
+        "LOCAL_RANK": "0",
+        "OMP_NUM_THREADS": "2",
+        "PYTHONUNBUFFERED": "1",
+    }
+    made = environment()
+    assert {name: made[name] for name in wanted} == wanted
+
+
+def test_copied_data_lies_in_the_job_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FfDL's copy mode has other paths, and scripts that hard-code them."""
+    monkeypatch.delenv(contract.ROOT_ENV, raising=False)
+    made = environment(data=contract.Store("s3", "in", "copy"), results=contract.Store("s3", "out", "copy"))
+    assert (made["DATA_DIR"], made["RESULT_DIR"]) == ("/job/in", "/job/out")
+
+
+def test_nothing_of_ours_or_the_clusters_gets_through() -> None:
+    """The command sees a clean environment: no tokens, no service variables that change with the cluster."""
+    base = {
+        "FFDL_ROOT": "/r",
+        "FFDL_POD_IP": "1",
+        "KUBERNETES_SERVICE_HOST": "x",
+        "ETCD_PORT": "1",
+        "ARGO_TEMPLATE": "{}",
+    }
+    made = environment({**base, "HOME": "/root", "CUDA_VISIBLE_DEVICES": "1"})
+    assert not base.keys() & made.keys()
+    assert (made["HOME"], made["CUDA_VISIBLE_DEVICES"]) == ("/root", "1")
+    assert made[contract.AGENT_SOCKET_ENV] == "/run/agent.sock"
+
+
+def test_who_wins() -> None:
+    """The user's values beat the defaults; what the platform promises beats the user's."""
+    env = {"OMP_NUM_THREADS": "7", "RANK": "9", "A": "$(HOME) $$ {{x}} é", "PYTHONPATH": "/mine"}
+    made = environment({"A": "base", "MKL_NUM_THREADS": "64"}, {"KEY": "secret", "OMP_NUM_THREADS": "8"}, env=env)
+    assert (made["OMP_NUM_THREADS"], made["MKL_NUM_THREADS"], made["RANK"]) == ("8", "2", "1")
+    assert (made["A"], made["KEY"]) == ("$(HOME) $$ {{x}} é", "secret")
+    assert made["PYTHONPATH"].split(":")[0] == "/run/lib"
+    assert made["PYTHONPATH"].split(":")[-1] == "/mine"
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [(0.1, 1), (0.5, 1), (1.4, 1), (1.5, 2), (2.5, 3), (16.0, 16)])
+def test_threads_follow_the_cpus(cpus: float, threads: int) -> None:
+    """More threads than CPUs make training slower, and results that depend on the machine."""
+    assert thread_count(cpus) == threads
+
+
+def test_a_command_too_long_for_a_variable_is_left_out() -> None:
+    """A variable of more than 128 KiB would keep the command from starting at all."""
+    assert "TRAINING_COMMAND" not in environment(command="x" * 200000)

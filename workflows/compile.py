@@ -1,0 +1,303 @@
+"""A training job -> one Argo Workflow and the ConfigMap and Secrets it reads. Same job in, same bytes out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from hera.workflows import DAG, Container, Env, Parameter, Resource, Step, Steps, Task, UserContainer, Workflow
+from hera.workflows import models as m
+
+from ..learner import contract
+from .job import TrainingJob
+
+STEPS_IMAGE = "ffdl-steps"
+AGENT_IMAGE = "ffdl-agent"
+EXECUTOR_ACCOUNT = "ffdl-executor"
+HELPER_ACCOUNT = "ffdl-helper"
+ENTRYPOINT, EXIT_HANDLER = "training", "exit"
+JOB_ID = "{{workflow.name}}"
+STEPS_MEMORY = "64Mi"
+NOT_FINAL_FOR_A_STEP = f"lastRetry.status == 'Error' || asInt(lastRetry.exitCode) != {contract.EXIT_FINAL}"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The Workflow object, its ConfigMap's files and its Secrets, by what follows the job's id in their names: ``, `-store`, `-pull`."""
+
+    workflow: dict[str, Any]
+    config: dict[str, bytes]
+    secrets: dict[str, dict[str, bytes]]
+
+    def to_yaml(self) -> str:
+        return to_yaml(self.workflow)
+
+
+def to_yaml(value: Any) -> str:
+    """Plain block YAML, keys in the order they were put."""
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+
+
+def compile_job(
+    job: TrainingJob, code: bytes | None = None, job_id: str | None = None, manifest_text: bytes | None = None
+) -> Compiled:
+    """Compiles `job`. Without `job_id` the Workflow gets a `generateName`; nothing else depends on the id."""
+    config = {contract.JOB_FILE: job.spec.to_json().encode()}
+    if manifest_text is not None:
+        config[contract.MANIFEST_FILE] = manifest_text
+    if code is not None:
+        config[contract.CODE_FILE] = code
+    secrets = {"": {contract.SECRET_ENV_FILE: _json(dict(job.secret_env))}}
+    if job.registry:
+        secrets["-pull"] = {".dockerconfigjson": _docker_config(job)}
+    if job.credentials:
+        secrets["-store"] = {contract.STORE_CREDENTIALS_FILE: _json(dict(job.credentials))}
+    return Compiled(workflow=workflow(job, job_id).to_dict(), config=config, secrets=secrets)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False).encode()
+
+
+def _docker_config(job: TrainingJob) -> bytes:
+    login = base64.b64encode(f"token:{job.registry['password']}".encode()).decode()
+    return _json({"auths": {job.registry["server"]: {"auth": login, "email": job.registry["email"]}}})
+
+
+def workflow(job: TrainingJob, job_id: str | None = None) -> Workflow:
+    """The job as a Hera Workflow, for those who want to build on it."""
+    peers = job.spec.learners > 1
+    annotations = {
+        contract.ANNOTATION_NAME: json.dumps(job.spec.name, ensure_ascii=False),
+        contract.ANNOTATION_SUMMARY: _json(job.summary()).decode(),
+    }
+    with Workflow(
+        name=job_id,
+        generate_name=None if job_id else "training-",
+        annotations=annotations,
+        entrypoint=ENTRYPOINT,
+        on_exit=EXIT_HANDLER,
+        service_account_name=EXECUTOR_ACCOUNT,
+        executor=m.ExecutorConfig(service_account_name=EXECUTOR_ACCOUNT),
+        automount_service_account_token=False,
+        image_pull_secrets=[m.LocalObjectReference(name=f"{JOB_ID}-pull")] if job.registry else None,
+        pod_gc=m.PodGC(strategy="OnWorkflowCompletion", delete_delay_duration="300s"),
+        volume_claim_gc=m.VolumeClaimGC(strategy="OnWorkflowCompletion"),
+        volume_claim_templates=[_claim(job)],
+        volumes=_volumes(job),
+    ) as result:
+        download = _step(job, "download", "ffdl.steps.download")
+        checkpoint = _step(job, "checkpoint", "ffdl.steps.checkpoint", cluster_token=True)
+        store = _step(job, "store-results", "ffdl.steps.store_results", outcome=True)
+        store_after_failure = _step(
+            job, "store-after-failure", "ffdl.steps.store_results", outcome=True, cluster_token=True
+        )
+        learner = _learner(job)
+        network = _network() if peers else None
+        with DAG(name=ENTRYPOINT, fail_fast=False):
+            Task(name="download", template=download)
+            Task(name="checkpoint", template=checkpoint)
+            if network is not None:
+                Task(name="network", template=network)
+            Task(
+                name="learner",
+                template=learner,
+                depends="download && network" if peers else "download",
+                with_param=json.dumps(list(range(job.spec.learners)), separators=(",", ":")),
+                arguments={"index": "{{item}}"},
+            )
+            Task(
+                name="store-results",
+                template=store,
+                depends="learner && checkpoint",
+                arguments={"outcome": "Succeeded"},
+            )
+        with Steps(name=EXIT_HANDLER):
+            Step(
+                name="store-results",
+                template=store_after_failure,
+                when="{{workflow.status}} != Succeeded",
+                arguments={"outcome": "{{workflow.status}}"},
+            )
+    return result
+
+
+def _claim(job: TrainingJob) -> m.PersistentVolumeClaim:
+    return m.PersistentVolumeClaim(
+        metadata=m.ObjectMeta(name="job"),
+        spec=m.PersistentVolumeClaimSpec(
+            access_modes=["ReadWriteMany"],
+            resources=m.VolumeResourceRequirements(requests={"storage": m.Quantity(root=str(job.storage))}),
+        ),
+    )
+
+
+def _volumes(job: TrainingJob) -> list[m.Volume]:
+    volumes = [
+        m.Volume(name="config", config_map=m.ConfigMapVolumeSource(name=JOB_ID)),
+        m.Volume(name="token", secret=m.SecretVolumeSource(secret_name=JOB_ID)),
+        m.Volume(name="run", empty_dir=m.EmptyDirVolumeSource()),
+        m.Volume(name="agent", empty_dir=m.EmptyDirVolumeSource()),
+        m.Volume(
+            name="shm", empty_dir=m.EmptyDirVolumeSource(medium="Memory", size_limit=m.Quantity(root=str(job.shm)))
+        ),
+    ]
+    if job.credentials or job.store_secret:
+        volumes.append(
+            m.Volume(
+                name="store-credentials", secret=m.SecretVolumeSource(secret_name=job.store_secret or f"{JOB_ID}-store")
+            )
+        )
+    if job.spec.results is not None and job.spec.results.kind == "claim":
+        source = m.PersistentVolumeClaimVolumeSource(claim_name=contract.RESULTS_CLAIM)
+        volumes.append(m.Volume(name="results-store", persistent_volume_claim=source))
+    if job.host_data:
+        volumes.append(m.Volume(name="host-data", host_path=m.HostPathVolumeSource(path=job.host_data)))
+    if job.host_results:
+        source_of_results = m.HostPathVolumeSource(path=job.host_results, type="DirectoryOrCreate")
+        volumes.append(m.Volume(name="host-results", host_path=source_of_results))
+    return volumes
+
+
+def _mount(volume: str, path: str, sub_path: str | None = None, read_only: bool | None = None) -> m.VolumeMount:
+    return m.VolumeMount(name=volume, mount_path=path, sub_path=sub_path, read_only=read_only)
+
+
+def _job_mounts(read_only_helper: bool) -> list[m.VolumeMount]:
+    return [
+        _mount("job", contract.JOB_DIR, "job"),
+        _mount("job", contract.DATA_ROOT, "data"),
+        _mount("job", contract.RESULTS_ROOT, "results"),
+        _mount("job", contract.HELPER_DIR, "helper", True if read_only_helper else None),
+        _mount("config", contract.CONFIG_DIR, read_only=True),
+        _mount("token", contract.TOKEN_DIR, read_only=True),
+    ]
+
+
+def _env(**more: str) -> list[Env | m.EnvVar]:
+    values: list[Env | m.EnvVar] = [
+        Env(name=contract.JOB_ID_ENV, value=JOB_ID),
+        Env(name=contract.ATTEMPT_ENV, value="{{retries}}"),
+        _field(contract.POD_IP_ENV, "status.podIP"),
+        _field("DOWNWARD_API_POD_NAME", "metadata.name"),
+        _field("DOWNWARD_API_POD_NAMESPACE", "metadata.namespace"),
+    ]
+    return values + [Env(name=name, value=value) for name, value in more.items()]
+
+
+def _field(name: str, path: str) -> m.EnvVar:
+    return m.EnvVar(name=name, value_from=m.EnvVarSource(field_ref=m.ObjectFieldSelector(field_path=path)))
+
+
+def _retry(expression: str) -> m.RetryStrategy:
+    return m.RetryStrategy(
+        retry_policy="Always",
+        limit=m.IntOrString(root="1000000"),
+        backoff=m.Backoff(duration="5s", factor=m.IntOrString(root=1)),
+        expression=expression,
+    )
+
+
+def learner_retry_expression(job: TrainingJob) -> str:
+    """Which ends of a learner's attempt are not final: infrastructure always, the user's own as `retry.on` grants."""
+    again = f"lastRetry.status == 'Error' || asInt(lastRetry.exitCode) in [-1, {contract.EXIT_AGAIN}, 143]"
+    again += " || (asInt(lastRetry.exitCode) == 137 && !(lastRetry.message contains 'OOMKilled'))"
+    if job.spec.retry_attempts and "out-of-memory" in job.spec.retry_on:
+        again += " || lastRetry.message contains 'OOMKilled'"
+    if job.spec.retry_attempts and "crash" in job.spec.retry_on:
+        final = f"[{contract.EXIT_ARGO}, {contract.EXIT_FINAL}]"
+        again += f" || !(asInt(lastRetry.exitCode) in {final} || lastRetry.message contains 'OOMKilled')"
+    return again
+
+
+def _step(
+    job: TrainingJob, name: str, module: str, *, cluster_token: bool = False, outcome: bool = False
+) -> Container:
+    mounts = [*_job_mounts(read_only_helper=False), _mount("job", contract.JOURNAL_DIR, "journal"), _mount("run", contract.RUN_DIR)]
+    if job.credentials or job.store_secret:
+        mounts.append(_mount("store-credentials", contract.STORE_SECRET_DIR, read_only=True))
+    if job.spec.results is not None and job.spec.results.kind == "claim":
+        mounts.append(_mount("results-store", contract.STORE_DIR))
+    if job.host_data and name == "download":
+        mounts.append(_mount("host-data", contract.HOST_DATA_DIR, read_only=True))
+    if job.host_results:
+        mounts.append(_mount("host-results", contract.HOST_RESULTS_DIR))
+    requests = {"cpu": m.Quantity(root="10m"), "memory": m.Quantity(root=STEPS_MEMORY)}
+    grace = int(job.spec.halt_grace + 2 * contract.KILL_GRACE)
+    return Container(
+        name=name,
+        image=STEPS_IMAGE,
+        command=["python3", "-m", module],
+        env=_env(**({contract.OUTCOME_ENV: "{{inputs.parameters.outcome}}"} if outcome else {})),
+        inputs=[Parameter(name="outcome")] if outcome else None,
+        labels={contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: name},
+        resources=m.ResourceRequirements(requests=requests),
+        service_account_name=HELPER_ACCOUNT if cluster_token else None,
+        automount_service_account_token=True if cluster_token else None,
+        volume_mounts=mounts,
+        retry_strategy=_retry(NOT_FINAL_FOR_A_STEP),
+        pod_spec_patch=_json({"terminationGracePeriodSeconds": grace}).decode(),
+    )
+
+
+def _learner(job: TrainingJob) -> Container:
+    spec = job.spec
+    amounts = {"cpu": f"{round(spec.cpus * 1000)}m", "memory": str(spec.memory)}
+    if spec.gpus:
+        amounts["nvidia.com/gpu"] = str(int(spec.gpus))
+    quantities = {name: m.Quantity(root=amount) for name, amount in amounts.items()}
+    mounts = [*_job_mounts(read_only_helper=True), _mount("run", contract.RUN_DIR), _mount("agent", contract.AGENT_DIR), _mount("shm", "/dev/shm")]
+    if job.host_data:
+        mounts.append(_mount("host-data", contract.HOST_DATA_DIR, read_only=True))
+    patch: dict[str, Any] = {"hostname": f"{JOB_ID}-{{{{inputs.parameters.index}}}}"}
+    if spec.learners > 1:
+        patch["subdomain"] = JOB_ID
+    patch["terminationGracePeriodSeconds"] = int(spec.halt_grace + contract.KILL_GRACE)
+    return Container(
+        name="learner",
+        image=job.image,
+        command=[contract.AGENT_PYTHON, "-m", "ffdl.steps.agent"],
+        env=_env(**{contract.INDEX_ENV: "{{inputs.parameters.index}}"}),
+        env_from=[m.EnvFromSource(secret_ref=m.SecretEnvSource(name=name)) for name in job.env_from_secret] or None,
+        inputs=[Parameter(name="index")],
+        labels={contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: "learner"},
+        init_containers=[
+            UserContainer(
+                name="agent",
+                image=AGENT_IMAGE,
+                command=["python3", "-m", "ffdl.steps.install_agent", contract.AGENT_DIR],
+                volume_mounts=[_mount("agent", contract.AGENT_DIR)],
+            )
+        ],
+        resources=m.ResourceRequirements(requests=quantities, limits=quantities),
+        node_selector=dict(job.node_selector) or None,
+        tolerations=[m.Toleration(**t) for t in job.tolerations] or None,
+        priority_class_name=job.priority_class,
+        volume_mounts=mounts,
+        retry_strategy=_retry(learner_retry_expression(job)),
+        pod_spec_patch=json.dumps(patch),
+    )
+
+
+def _network() -> Resource:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": JOB_ID, "labels": {contract.LABEL_JOB: JOB_ID}},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: "learner"},
+            "ports": [{"name": "ssh", "port": 22}, {"name": "tf-distributed", "port": 2222}],
+        },
+    }
+    return Resource(
+        name="network",
+        action="apply",
+        set_owner_reference=True,
+        manifest=to_yaml(service),
+        retry_strategy=_retry(NOT_FINAL_FOR_A_STEP),
+    )
