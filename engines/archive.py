@@ -83,6 +83,13 @@ def pack_code(source: Path) -> bytes:
     return data
 
 
+def no_code() -> bytes:
+    """The zip of an empty folder, for a command that needs no files."""
+    target = io.BytesIO()
+    zipfile.ZipFile(target, "w").close()
+    return target.getvalue()
+
+
 def _check_zip(source: Path, data: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -71,10 +71,10 @@ class Client:
     def submit(self, job: TrainingJob, code: str | os.PathLike[str] | bytes | None = None) -> Job:
         """Starts `job` with `code`: a folder, a zip file or a zip's bytes (default: no code, an empty folder)."""
         from ..workflows.compile import compile_job
-        from .archive import pack_code
+        from .archive import no_code, pack_code
 
-        if code is not None and not isinstance(code, bytes):
-            code = pack_code(Path(code))
+        if not isinstance(code, bytes):
+            code = no_code() if code is None else pack_code(Path(code))
         job_id = new_job_id()
         self.engine.submit(compile_job(job, code=code, job_id=job_id), job_id)
         return Job(self.engine, job_id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import selectors
 import signal
 import socket
@@ -23,18 +22,18 @@ from . import exits
 from .channel import Message
 from .command import Command
 from .environment import Place, learner_environment
+from .library import copy_library, free_port
 from .link import Link, address_file, helper_wait
-from .metrics import Extractor, Metrics, from_step
+from .metrics import Extractor
 from .oom import MemoryCgroup
 from .output import Output
 from .safe_files import make_readable, walk
-from .sessions import Sessions
+from .script import Script
 
 HALTED_PAUSE = 2.0  # seconds a script that has halted gets to end by itself
 LEAVE_GRACE = 30.0  # seconds a command gets when the job has ended without it
 ANSWER_WITHIN = 15.0  # seconds a halting agent waits to hear what its outcome is worth
 LONG_RUN = 60.0  # seconds: a command that lived that long was not killed within moments of its start
-PUMPS = 16  # reads of output in a turn, so that a flood of it can't keep us from the rest
 
 
 class Agent:
@@ -46,7 +45,7 @@ class Agent:
         self.spec, self.job_id, self.index, self.attempt = spec, job_id, index, attempt
         self._secret = secret
         self._run_dir = contract.path(contract.RUN_DIR)
-        self._port = _free_port()
+        self._port = free_port()
         join = {
             "token": token,
             "role": "learner",
@@ -61,7 +60,6 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._linked: tuple[int, int] | None = None  # descriptor and events under which the link is registered
         self._link.before_close = self._unwatch_link
-        self._sessions: Sessions | None = None
         self._command: Command | None = None
         self._memory = MemoryCgroup()
         self._world: Message | None = None
@@ -70,16 +68,14 @@ class Agent:
         self._halted_at: float | None = None
         self._leaving: tuple[int, float] | None = None  # exit code, deadline
         self._signalled = False
-        self._script_halted = False
         self._pending: tuple[Message, float] | None = None  # an outcome to be heard, and since when
         self._restart_at: float | None = None
         self._restarts = self._kills = 0
-        self._checkpointed = False
         self._files: tuple[int, int] = (0, 0)
         self._terminated = False
-        self._status: Message = {"running": False, "step": None, "of": None, "metrics": {}}
         own = os.path.join(contract.path(contract.LOG_DIR), contract.learner_name(index))
-        self._output = Output(own, job_id, contract.learner_name(index), _extractor(spec), self._heard)
+        self._output = Output(own, job_id, contract.learner_name(index), _extractor(spec))
+        self._script = Script(self._run_dir, self._selector, self._output, self._place, self._committed)
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -94,7 +90,7 @@ class Agent:
         self._make_readable()
         self._output.close()
         if self._exit == contract.EXIT_AGAIN:
-            self._link.send({"type": contract.HALTED, "step": self._status["step"]}, time.monotonic())
+            self._link.send({"type": contract.HALTED, "step": self._output.step}, time.monotonic())
         self._link.drop(time.monotonic())
         return self._exit
 
@@ -118,19 +114,21 @@ class Agent:
                     self._from_helper(message, time.monotonic())
             elif key.data == "output":
                 self._pump(key.fd)
-            elif key.data == "library":
-                self._arrived()
             else:
-                self._from_script(key.fd)
+                self._script.serve(key.data, key.fd)
         now = time.monotonic()
         if self._terminated:
             self._terminated = False
             self._halt("asked to end", now)
-        self._link.tick(self._status, now)
+        self._link.tick(self._status(), now)
         self._watch_link()
         self._follow_helper(now)
         self._follow_command(now)
         self._output.idle(now)
+
+    def _status(self) -> Message:
+        said = {"step": self._output.step, "of": self._script.of, "metrics": self._output.numbers}
+        return {"running": self._command is not None, **said}
 
     def _timeout(self) -> float:
         if not self._link.joined and self._command is None:
@@ -221,17 +219,15 @@ class Agent:
     def _start(self, now: float) -> None:
         assert self._world is not None
         self._restart_at = None
-        self._open_sessions()
-        assert self._sessions is not None
-        place = Place(self.index, *self._master(), self._sessions.path, _copy_library(self._run_dir))
+        place = Place(self.index, *self._master(), self._script.path, copy_library(self._run_dir))
         environment = learner_environment(self.spec, self.job_id, place, os.environ, self._secret)
         for name in ("RESULT_DIR", "CHECKPOINT_DIR"):
             os.makedirs(environment[name], exist_ok=True)
         rendezvous = os.path.join(contract.path(contract.JOB_DIR), self.job_id)
         with contextlib.suppress(OSError), open(rendezvous, "ab"):
             pass
-        self._kills, self._files, self._checkpointed = self._memory.kills(), self._fingerprint(), False
-        self._script_halted = False
+        self._kills, self._files = self._memory.kills(), self._fingerprint()
+        self._script.begin()
         cwd = environment["MODEL_DIR"]
         try:
             self._command = Command(self.spec.command, environment, cwd, self._run_dir, self._output.write)
@@ -241,8 +237,7 @@ class Agent:
             return
         assert self._command.output is not None
         self._selector.register(self._command.output, selectors.EVENT_READ, "output")
-        self._status["running"] = True
-        self._link.send({"type": contract.HEARTBEAT, **self._status}, now)
+        self._link.send({"type": contract.HEARTBEAT, **self._status()}, now)
 
     def _master(self) -> tuple[str, int]:
         """Where learner 1 is: its name if that resolves, else the address it joined with."""
@@ -256,12 +251,8 @@ class Agent:
         return str(master.get("address") or "127.0.0.1"), port
 
     def _pump(self, descriptor: int) -> None:
-        for _ in range(PUMPS):
-            if self._command is None or not self._command.pump():
-                self._selector.unregister(descriptor)
-                return
-            if not _readable(descriptor):
-                return
+        if self._command is None or not self._command.pump():
+            self._selector.unregister(descriptor)
 
     def _follow_command(self, now: float) -> None:
         """Signals that are due, the end of the command, its next start."""
@@ -279,10 +270,10 @@ class Agent:
         if now >= deadline:
             self._signalled = True
             command.signal(signal.SIGKILL)
-        elif not self._signalled and self._leaving is None and self._sessions is not None:
-            if self._sessions.halting:
+        elif not self._signalled and self._leaving is None:
+            if self._script.halting:
                 self._halted_at = None
-            elif self._script_halted:
+            elif self._script.halted:
                 # its process is on the way out; what may run on after it is not told to go on
                 self._halted_at = self._halted_at or now + HALTED_PAUSE
             else:
@@ -309,17 +300,17 @@ class Agent:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(command.output)
         command.finish()
-        self._command, self._status["running"] = None, False
-        self._hear_the_last()
+        self._command = None
+        self._script.finish()
         self._output.flush()
         self._make_readable()
         if self._leaving is not None:
             return
-        progressed = self._checkpointed or self._fingerprint() != self._files
+        progressed = self._script.checkpointed or self._fingerprint() != self._files
         if progressed or now - command.started > LONG_RUN:
             self._restarts = 0
         asked, signalled, restarts = self._halting is not None, self._signalled, self._restarts
-        ending = exits.Ending(status, asked, self._script_halted, signalled, out_of_memory, restarts)
+        ending = exits.Ending(status, asked, self._script.halted, signalled, out_of_memory, restarts)
         what, reason = exits.judge(ending)
         code = exits.exit_code(status)
         if what is exits.Next.DONE:
@@ -349,8 +340,7 @@ class Agent:
         self._restart_at = None
         if self._command is not None:
             self._output.say(f"{why}; halting")
-            if self._sessions is not None:
-                self._sessions.ask_to_halt()
+            self._script.halt()
 
     def _leave(self, code: int, why: str, now: float) -> None:
         """The job's end is decided without us: stop the command and exit with `code`."""
@@ -363,57 +353,7 @@ class Agent:
             self._signalled = True
             self._command.signal(signal.SIGTERM)
 
-    # --- the script -----------------------------------------------------------------------------------------------
-
-    def _open_sessions(self) -> None:
-        if self._sessions is None:
-            self._sessions = Sessions(self._run_dir)
-            self._selector.register(self._sessions.listener, selectors.EVENT_READ, "library")
-
-    def _arrived(self) -> None:
-        assert self._sessions is not None
-        descriptor = self._sessions.accept()
-        if descriptor is not None:
-            self._selector.register(descriptor, selectors.EVENT_READ, "script")
-
-    def _from_script(self, descriptor: int) -> bool:
-        """Hears what there is. False when the session is gone."""
-        assert self._sessions is not None
-        messages = self._sessions.receive(descriptor)
-        if messages is None:
-            self._selector.unregister(descriptor)
-            self._sessions.drop(descriptor)
-            return False
-        for message in messages:
-            self._hear(descriptor, message)
-        return bool(messages)
-
-    def _hear(self, descriptor: int, message: Message) -> None:
-        assert self._sessions is not None
-        session, kind = self._sessions[descriptor], message["type"]
-        if kind == contract.HELLO:
-            session.cooperative = True
-            self._sessions.send(descriptor, self._place())
-            if self._halting is not None:
-                self._sessions.send(descriptor, {"type": contract.HALT})
-        elif kind == contract.STEP:
-            self._step(message)
-        elif kind == contract.CHECKPOINTED and isinstance(message.get("step"), int):
-            self._checkpointed = True
-            make_readable(os.path.join(self._checkpoint_dir(), f"step-{message['step']}"))
-            self._link.send({"type": contract.CHECKPOINTED, "step": message["step"]}, time.monotonic())
-        elif kind == contract.HALTED:
-            session.halted = self._script_halted = True
-        elif kind == "bye":
-            session.cooperative = False
-
-    def _hear_the_last(self) -> None:
-        """What the script said before it ended."""
-        if self._sessions is not None:
-            self._arrived()
-            for descriptor in self._sessions.descriptors():
-                while self._from_script(descriptor):
-                    pass
+    # --- what the script is told ----------------------------------------------------------------------------------
 
     def _place(self) -> Message:
         """What a session is told. Without a `distribution` each learner is a world of its own."""
@@ -432,33 +372,18 @@ class Agent:
             "index": self.index,
         }
 
+    def _committed(self, step: int) -> None:
+        make_readable(os.path.join(self._checkpoint_dir(), f"step-{step}"))
+        self._link.send({"type": contract.CHECKPOINTED, "step": step}, time.monotonic())
+
     def _checkpoint_dir(self) -> str:
         folder = contract.path(contract.CHECKPOINT_DIR)
         return folder if self.spec.learners == 1 else os.path.join(folder, contract.learner_name(self.index))
 
-    def _step(self, message: Message) -> None:
-        records = message.get("records")
-        if not isinstance(records, list):
-            records = [[message.get("step"), message.get("time"), message.get("metrics")]]
-        for record in records:
-            if isinstance(record, list) and len(record) == 3 and isinstance(record[0], int):
-                step, when, values = record
-                when = when if isinstance(when, (int, float)) and 0 < when < 1e11 else None
-                self._output.record(from_step(step, values if isinstance(values, dict) else {}), when)
-        if isinstance(message.get("of"), int):
-            self._status["of"] = message["of"]
-
-    def _heard(self, metrics: Metrics) -> None:
-        """A record was kept: the helper is told of it with the next heartbeat."""
-        step = metrics.step()
-        if step is not None:
-            self._status["step"] = step
-        self._status["metrics"] = dict(list({**self._status["metrics"], **metrics.numbers()}.items())[-50:])
-
     # --- files ----------------------------------------------------------------------------------------------------
 
     def _fingerprint(self) -> tuple[int, int]:
-        """Changes when a file in the learner's checkpoint folder does."""
+        """Changes when a file in the job's checkpoint folder does."""
         files = [changed for _, _, changed in walk(contract.path(contract.CHECKPOINT_DIR))]
         return len(files), max(files, default=0)
 
@@ -470,42 +395,6 @@ class Agent:
 
 def _extractor(spec: contract.JobSpec) -> Extractor | None:
     return Extractor(spec.metrics) if spec.metrics.get("type") == "regex_extractor" else None
-
-
-def _readable(descriptor: int) -> bool:
-    import select
-
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def _free_port() -> int:
-    """A port for the learners' own rendezvous, free now and outside the range that the kernel deals from."""
-    for _ in range(100):
-        port = random.randrange(20000, 32000)
-        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-            sock.bind(("", port))
-            return port
-    return 29500
-
-
-def _copy_library(run_dir: str) -> str:
-    """A folder with `ffdl.learner` and nothing else of ours, for the command's PYTHONPATH."""
-    import shutil
-
-    import ffdl
-
-    folder = os.path.join(run_dir, "lib")
-    package = os.path.join(folder, "ffdl")
-    if not os.path.isdir(package):
-        partial = f"{package}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(os.path.dirname(contract.__file__), os.path.join(partial, "learner"), ignore=ignored)
-        shutil.copyfile(str(ffdl.__file__), os.path.join(partial, "__init__.py"))
-        os.rename(partial, package)
-    return folder
 
 
 def _load(folder: str, name: str) -> str:

@@ -14,7 +14,7 @@ from ..learner import contract
 from .channel import Message
 from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship
 from .journal import State
-from .verdict import judge, size
+from .verdict import OUT_OF_MEMORY, judge, size
 from .view import Snapshot
 
 FIRST_GRACE = 30.0  # seconds the others have once the first learner is done, where that completes the job
@@ -272,6 +272,11 @@ class Coordinator:
                     yield from self._form()
             elif phase in ("Failed", "Error"):
                 yield from self._end({"kind": "ended", "reason": self._lost_for_good(index)})
+        for index, kills in snapshot.oom_kills.items():
+            # the agent died with its container and could not ask: what Argo has granted counts all the same
+            if OUT_OF_MEMORY in self.spec.retry_on and kills > self.spec.retry_attempts > 0:
+                reason = f"learner {index + 1} ran out of memory (limit {size(self.spec.memory)}) {kills} times"
+                yield from self._end({"kind": "ended", "reason": reason})
         if snapshot.failed_step:
             why = f": {snapshot.failed_reason}" if snapshot.failed_reason else ""
             yield from self._end({"kind": "ended", "reason": f"{snapshot.failed_step} failed{why}"})

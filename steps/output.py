@@ -5,27 +5,30 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
 
 from ..learner import contract
 from .metrics import Extractor, Metrics, to_json
 
+_NUMBERS_MOST = 50
 _LINE_MOST = 1 << 16  # bytes of one line that the extractor sees
 
 
 class Output:
-    """`folder` is the learner's own in LOG_DIR. What can't be written is lost with one complaint: training goes on."""
+    """`folder` is the learner's own in LOG_DIR. `step` and `numbers` are the last that were recorded.
 
-    def __init__(
-        self, folder: str, job_id: str, subid: str, extractor: Extractor | None, heard: Callable[[Metrics], None]
-    ) -> None:
+    What can't be written is lost with one complaint: training goes on.
+    """
+
+    def __init__(self, folder: str, job_id: str, subid: str, extractor: Extractor | None) -> None:
         os.makedirs(folder, exist_ok=True)
         self._log = open(os.path.join(folder, contract.TRAINING_LOG), "ab", buffering=0)  # noqa: SIM115
         path = os.path.join(folder, contract.METRICS_FILE)
         self._rindex = _count_lines(path)
         self._metrics = open(path, "ab", buffering=0)  # noqa: SIM115 - both held for the agent's life
         self._job_id, self._subid = job_id, subid
-        self._extractor, self._heard = extractor, heard
+        self._extractor = extractor
+        self.step: int | None = None
+        self.numbers: dict[str, float] = {}
         self._line = b""
         self._complained = False
         self._last = 0.0
@@ -47,12 +50,21 @@ class Output:
         self._write(1, line)
         self._write(self._log.fileno(), line)
 
-    def record(self, metrics: Metrics, unix_time: float | None = None) -> None:
-        """Keeps one record; `unix_time` in seconds, now if not given."""
-        self._rindex += 1
-        when = time.time() if unix_time is None else unix_time
-        self._write(self._metrics.fileno(), to_json(metrics, self._job_id, self._subid, self._rindex, when).encode())
-        self._heard(metrics)
+    def record(self, found: list[tuple[Metrics, float]]) -> None:
+        """Keeps records, each with its time in unix seconds."""
+        lines = []
+        for metrics, unix_time in found:
+            self._rindex += 1
+            lines.append(to_json(metrics, self._job_id, self._subid, self._rindex, unix_time))
+            self._note(metrics)
+        self._write(self._metrics.fileno(), "".join(lines).encode())
+
+    def _note(self, metrics: Metrics) -> None:
+        step = metrics.step()
+        self.step = self.step if step is None else step
+        self.numbers.update(metrics.numbers())
+        while len(self.numbers) > _NUMBERS_MOST:
+            del self.numbers[next(iter(self.numbers))]
 
     def idle(self, now: float) -> None:
         """To be called now and then: lines that wait for a second line are final when none comes."""
@@ -74,8 +86,8 @@ class Output:
         self._metrics.close()
 
     def _record(self, found: list[Metrics]) -> None:
-        for metrics in found:
-            self.record(metrics)
+        now = time.time()
+        self.record([(metrics, now) for metrics in found])
 
     def _write(self, descriptor: int, data: bytes) -> None:
         try:

@@ -38,7 +38,10 @@ def judge(spec: contract.JobSpec, state: State, index: int, failure: dict[str, A
         return _final(index, contract.EXIT_FINAL, what)
     granted = state.granted.get(index, 0)
     if granted < spec.retry_attempts and (OUT_OF_MEMORY if kind == OUT_OF_MEMORY else CRASH) in spec.retry_on:
-        code = contract.EXIT_AGAIN if code in (contract.EXIT_DONE, contract.EXIT_ARGO, contract.EXIT_FINAL) else code
+        if kind == OUT_OF_MEMORY:
+            code = 137  # retried whatever else the manifest grants
+        elif code in (contract.EXIT_ARGO, contract.EXIT_FINAL):
+            code = contract.EXIT_AGAIN
         return Verdict({"kind": "granted", "index": index}, code)
     if kind == OUT_OF_MEMORY:
         limit = failure.get("limit")

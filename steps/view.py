@@ -20,8 +20,9 @@ _ENDED = ("Succeeded", "Failed", "Error", "Skipped", "Omitted")
 class Snapshot:
     """What the helper wants to know of its Workflow.
 
-    `learners`: how those that have ended for good did (index -> node phase), `messages` why. `active`: learners with a
-    running pod; `unstarted`: names of pods that have not started; `busy`: another step runs that a halt must wait for.
+    `learners`: how those that have ended for good did (index -> node phase), `messages` why. `oom_kills`: how many of
+    their containers were killed for memory. `active`: learners with a running pod; `unstarted`: names of pods that have
+    not started; `busy`: another step runs that a halt must wait for.
     """
 
     suspended: bool = False
@@ -31,6 +32,7 @@ class Snapshot:
     failed_reason: str = ""  # what that step says of it
     learners: dict[int, str] = field(default_factory=dict)
     messages: dict[int, str] = field(default_factory=dict)
+    oom_kills: dict[int, int] = field(default_factory=dict)
     active: frozenset[int] = frozenset()
     unstarted: tuple[str, ...] = ()
     busy: bool = False
@@ -113,6 +115,7 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
     nodes = [node for node in (status.get("nodes") or {}).values() if isinstance(node, dict)]
     learners: dict[int, str] = {}
     messages: dict[int, tuple[str, str]] = {}
+    oom_kills: dict[int, int] = {}
     active, unstarted, failed_step, busy = set(), [], "", False
     retried = {node.get("displayName") for node in nodes if node.get("type") == "Retry"}
     for node in nodes:
@@ -123,8 +126,10 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
         if match and phase in _ENDED and not is_attempt:
             learners[int(match[1])] = str(phase)
         if match and is_attempt and node.get("message"):
-            latest = max(messages.get(int(match[1]), ("", "")), (str(node.get("startedAt", "")), str(node["message"])))
-            messages[int(match[1])] = latest
+            index, message = int(match[1]), str(node["message"])
+            messages[index] = max(messages.get(index, ("", "")), (str(node.get("startedAt", "")), message))
+            if "OOMKilled (exit code 137)" in message:
+                oom_kills[index] = oom_kills.get(index, 0) + 1
         if name in ("network", "download") and not is_attempt and phase in ("Failed", "Error"):
             failed_step = name
         if kind == "Pod" and phase == "Running":
@@ -133,7 +138,7 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
             elif attempt_of == "download":
                 busy = True
         if kind == "Pod" and phase == "Pending" and (match or attempt_of == "download"):
-            unstarted.append(str(node.get("podName") or node.get("id") or name))
+            unstarted.append(_pod_name(workflow, node))
     return Snapshot(
         suspended=spec.get("suspend") is True,
         stop=contract.ANNOTATION_STOP in annotations,
@@ -141,7 +146,14 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
         failed_step=failed_step,
         learners=learners,
         messages={index: message for index, (_, message) in messages.items()},
+        oom_kills=oom_kills,
         active=frozenset(active),
         unstarted=tuple(unstarted),
         busy=busy,
     )
+
+
+def _pod_name(workflow: dict[str, Any], node: dict[str, Any]) -> str:
+    """As Argo names pods: Workflow, template, and the hash in which the node's id ends too."""
+    name = (workflow.get("metadata") or {}).get("name", "")
+    return f"{name}-{node.get('templateName', '')}-{str(node.get('id', '')).rpartition('-')[2]}"

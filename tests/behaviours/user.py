@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ class User:
         self.folder, self.home = folder, folder / "home"
         self.env = {**os.environ, "FFDL_HOME": str(self.home), "FFDL_MACHINE": "cpus=4,memory=16GiB"}
         self.env.pop("FFDL_ENGINE", None)
-        self._submitted: set[str] = set()
+        self.jobs: set[str] = set()  # that were submitted
 
     @property
     def engine(self) -> LocalEngine:
@@ -51,6 +52,7 @@ class User:
         said = f"ffdl {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
         assert code is None or done.returncode == code, f"{said}\nexit {done.returncode}, wanted {code}\n{self.story()}"
         assert "Traceback" not in done.stderr, said
+        self.jobs.update(re.findall(r"^Model ID: (\S+)$", done.stdout, re.MULTILINE))
         return done
 
     def job(self, name: str = "job", **changes: object) -> Path:
@@ -70,7 +72,6 @@ class User:
         """Submits; returns the job's id."""
         said = self.ffdl("train", str(folder / "manifest.yml"), *arguments).stdout.strip()
         assert said.startswith("Model ID: training-"), said
-        self._submitted.add(said.removeprefix("Model ID: "))
         return said.removeprefix("Model ID: ")
 
     def until(self, job: str, wanted: Callable[[JobStatus], bool], timeout: float = 60) -> JobStatus:
@@ -101,7 +102,7 @@ class User:
     def processes(self) -> dict[int, str]:
         """Every living process that belongs to this home, by its environment or command line."""
         mine = {}
-        marks = [os.fsencode(self.home), *map(os.fsencode, self._submitted)]
+        marks = [os.fsencode(self.home), *map(os.fsencode, self.jobs)]
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
@@ -129,6 +130,11 @@ class User:
                 return False
             return True
         return False
+
+    def cgroups(self) -> list[str]:
+        """Those of this user's jobs."""
+        found = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if "ffdl-training-" in folder]
+        return [folder for folder in found if any(job in folder for job in self.jobs)]
 
     def story(self) -> str:
         """What to look at when a test fails."""

@@ -26,7 +26,7 @@ class Shell:
         self.folder, self.home = folder, folder / "home"
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         self.env = kept | {"HOME": str(folder), "FFDL_HOME": str(self.home), "TERM": "xterm-256color"}
-        self.env |= {"FFDL_MACHINE": "cpus=4,memory=16GiB", "PYTHONWARNINGS": "error"}
+        self.env |= {"FFDL_MACHINE": "cpus=4,memory=16GiB"}
 
     def ffdl(self, *arguments: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
         """One command, its output piped; its exit code must be `code`, and no error may show a traceback."""

@@ -33,6 +33,14 @@ def write_job(shell, command, name="tiny", **keys):
     return str(folder / "manifest.yml")
 
 
+def spirals(shell, steps):
+    """The job that `ffdl init` makes, with fewer steps."""
+    shell.ffdl("init", "spirals")
+    script = shell.folder / "spirals" / "train.py"
+    script.write_text(script.read_text().replace("STEPS, HIDDEN, RATE = 4000", f"STEPS, HIDDEN, RATE = {steps}"))
+    return "spirals/manifest.yml"
+
+
 def submit(shell, *arguments):
     said = shell.ffdl("train", *arguments).stdout
     assert said.startswith("Model ID: training-")
@@ -123,9 +131,7 @@ def test_interrupting_the_following_leaves_the_job_running_and_says_so(runner):
 
 def test_halt_is_seen_by_who_waits_and_resume_goes_on(runner):
     """A script that waits learns that its job was halted: neither fine nor failed."""
-    runner.ffdl("init", "spirals")
-    manifest = runner.folder / "spirals" / "manifest.yml"
-    job = submit(runner, str(manifest))
+    job = submit(runner, spirals(runner, 2000))
     waiting, following = runner.start("wait", job), runner.start("logs", "-f", job)
     assert following.stdout.readline() == "begins at step 0\n"
     for status in LocalEngine(runner.home).watch(job, 60):
@@ -213,6 +219,8 @@ def test_events_tell_what_happened(runner):
 def test_delete_asks_at_a_terminal_only(runner):
     """A slip of the finger must not cost a job, and a script must not hang at a question."""
     job = submit(runner, write_job(runner, LONG))
+    assert "--all needs -y" in runner.fails("delete", "--all")
+    assert "give the ids of jobs, or --all" in runner.fails("delete")
     shown, code = runner.terminal("delete", job, keys="n\n")
     assert code == 0
     assert "1 not finished, results stay" in shown
@@ -220,8 +228,6 @@ def test_delete_asks_at_a_terminal_only(runner):
     shown, code = runner.terminal("delete", job, keys="y\n")
     assert (code, f"{job} is deleted" in shown) == (0, True)
     assert runner.ffdl("list", "-o", "name").stdout == ""
-    assert "--all needs -y" in runner.fails("delete", "--all")
-    assert "give the ids of jobs, or --all" in runner.fails("delete")
     assert runner.ffdl("delete", "--all", "-y").stderr == "there are no jobs\n"
 
 
@@ -249,8 +255,7 @@ def test_waiting_can_be_given_up(runner):
 
 def test_progress_is_drawn_at_a_terminal_only(runner):
     """A bar in a log file is noise; at a terminal its absence is worry."""
-    runner.ffdl("init", "spirals")
-    shown, code = runner.terminal("train", "spirals/manifest.yml", "--wait")
+    shown, code = runner.terminal("train", spirals(runner, 1500), "--wait")
     assert code == 0
     assert "\x1b[2K" in shown
     assert "step" in shown

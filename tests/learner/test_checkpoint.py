@@ -341,7 +341,7 @@ def file_limit(size: int) -> Iterator[None]:
 
 
 def test_a_failing_disk_does_not_stop_training(tmp_path: Path, warnings: Callable[[], list[str]]) -> None:
-    """Training goes on, the last committed checkpoint stays, one error is one warning, and it saves again when it can."""
+    """Training goes on, the last committed checkpoint stays, one error is one warning; it saves again when it can."""
     told: list[int] = []
     saver = saver_for(tmp_path, told)
     saver.snapshot(1, state_of(1))

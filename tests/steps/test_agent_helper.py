@@ -665,6 +665,49 @@ def test_running_time_is_limited(job: Job) -> None:
     assert "max_runtime" in job.reasons()[0]
 
 
+def test_learners_find_each_other(job: Job) -> None:
+    """Frameworks meet at MASTER_ADDR:MASTER_PORT; without a name that resolves it is an address."""
+    job.configure('echo "$MASTER_ADDR $MASTER_PORT $RANK/$WORLD_SIZE $NUM_LEARNERS"', learners=2)
+    helper = job.helper()
+    for index in range(2):
+        job.agent(index)
+    assert [job.ended(index) for index in range(2)] == [0, 0]
+    assert helper.wait(WAIT) == 0
+    (address, port, place, count), second = job.log(0).split(), job.log(1).split()
+    assert (address, place, count) == ("127.0.0.1", "0/2", "2")
+    assert second == [address, port, "1/2", "2"]
+    assert 1024 < int(port) < 65536
+
+
+def test_learners_on_their_own_have_checkpoints_of_their_own(job: Job) -> None:
+    """Several independent runs of one script must not restore each other's state."""
+    job.script("train.py", TRAIN)
+    job.configure(f"{sys.executable} train.py $((100 * LEARNER_ID))", learners=2, checkpoint_steps=50)
+    helper = job.helper()
+    for index in range(2):
+        job.agent(index)
+    assert [job.ended(index) for index in range(2)] == [0, 0]
+    assert helper.wait(WAIT) == 0
+    assert [f"sum {expected_sum(100 * (i + 1))}" in job.log(i) for i in range(2)] == [True, True]
+    assert sorted(path.name for path in job.job_file("checkpoints").iterdir()) == ["learner-1", "learner-2"]
+
+
+def test_printed_metrics_are_found(job: Job) -> None:
+    """A script that only prints its loss has a loss curve and a progress all the same."""
+    group = {
+        "regex": r"step %{INT:step} loss %{FLOAT:loss}",
+        "etimes": {"iteration": {"type": "INT", "value": "$step"}},
+        "scalars": {"loss": {"type": "FLOAT", "value": "$loss"}},
+    }
+    metrics = {"type": "regex_extractor", "groups": {"train": group}}
+    job.configure('for i in 1 2 3; do echo "step $i loss 0.$i"; done; printf "step 4 loss 0.4"', metrics=metrics)
+    helper, _ = job.helper(), job.agent()
+    assert job.ended() == 0
+    assert helper.wait(WAIT) == 0
+    lines = (job.shared / "job/logs/learner-1/evaluation-metrics.txt").read_text().splitlines()
+    assert [json.loads(line)["values"]["loss"]["value"] for line in lines] == ["0.1", "0.2", "0.3", "0.4"]
+
+
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
     """A memory cgroup of 96 MiB."""

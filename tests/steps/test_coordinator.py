@@ -259,6 +259,15 @@ def test_out_of_memory_of_the_whole_container_is_told_apart() -> None:
     assert job.state.ended == "learner 1 ran out of memory (limit 512 MiB)"
 
 
+def test_restarts_after_the_death_of_a_container_are_counted() -> None:
+    """Argo grants them by itself: without a count a training that needs more memory starts again for ever."""
+    job = make(retry_attempts=2)
+    for kills in (1, 2):
+        assert job.seen(Snapshot(oom_kills={0: kills}), 1.0) == []
+    job.seen(Snapshot(oom_kills={0: 3}), 1.0)
+    assert job.state.ended == "learner 1 ran out of memory (limit 512 MiB) 3 times"
+
+
 def test_only_running_time_counts() -> None:
     """Queued and halted time is not the user's; max_runtime ends the job by protocol."""
     job = make(max_runtime=100.0)

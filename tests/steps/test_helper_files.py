@@ -86,13 +86,15 @@ def test_what_the_helper_sees_in_a_workflow() -> None:
         for name, (kind, phase) in names.items()
     }
     nodes["learner(3:3)"] = {"displayName": "learner(3:3)", "type": "Retry", "phase": "Running"}
+    nodes["learner(3:3)(0)"] |= {"id": "job-pending", "templateName": "learner"}
     nodes["learner(2:2)(0)"] |= {"message": "main: OOMKilled (exit code 137)"}
-    seen = snapshot({"spec": {"suspend": True}}, {"nodes": nodes})
+    seen = snapshot({"metadata": {"name": "job"}, "spec": {"suspend": True}}, {"nodes": nodes})
     assert (seen.suspended, seen.stop, seen.failed_step) == (True, False, "")
     assert seen.learners == {0: "Succeeded", 2: "Failed"}
     assert seen.messages == {2: "main: OOMKilled (exit code 137)"}
+    assert seen.oom_kills == {2: 1}
     assert seen.active == {1}
-    assert seen.unstarted == ("id-learner(3:3)(0)",)
+    assert seen.unstarted == ("job-learner-pending",)
     nodes["download"]["phase"] = "Failed"
     stopped = {"metadata": {"annotations": {contract.ANNOTATION_STOP: "now"}}}
     assert snapshot(stopped, {"nodes": nodes}).failed_step == "download"

@@ -34,6 +34,10 @@ def reconcile(workflow: Mapping[str, Any], observed: Mapping[str, PodObservation
         if problems := unsupported(workflow) or invalid(workflow):
             _end(status, FAILED, f"invalid spec: {problems[0]}", now)
             return Decision(status)
+    if status["phase"] in _ENDED and not status.get(
+        "nodes"
+    ):  # refused by an earlier pass: it may be no Workflow at all
+        return Decision(status)
     op = Operation(workflow, observed, now)
     if status["phase"] in _ENDED:
         return Decision(status, terminate=pods.superfluous(op))

@@ -233,7 +233,8 @@ class _Dag:
         for target, phase in phases:
             if not phase:
                 result = RUNNING
-                pass
+                if not fail_fast:
+                    break
             elif phase in UNSUCCESSFUL:
                 goes_on = self.graph.tasks[target].get("continueOn") or {}
                 if goes_on.get("failed" if phase == FAILED else "error"):

@@ -65,7 +65,7 @@ class Operation:
         self.resources: dict[str, Resource] = {}
         self.wake: float | None = None
         self._depth = 0
-        self._active = sum(n["type"] == "Pod" and n["phase"] in (PENDING, RUNNING) for n in self.nodes)
+        self._active: int | None = None  # pods that are wanted; counted when first asked for, after their news is in
 
     def wake_at(self, time: float) -> None:
         self.wake = time if self.wake is None else min(self.wake, time)
@@ -166,8 +166,7 @@ class Operation:
         return pod_name(self.name, node["name"], node.get("templateName", ""), node["id"].rpartition("-")[2])
 
     def _create_pod(self, call: Call, name: str, inputs: list[Any], flag: dict[str, bool] | None) -> Node | None:
-        parallelism = self.spec.get("parallelism")
-        if parallelism is not None and self._active >= int(parallelism):
+        if not self._room():
             return None
         node = self.nodes.create(
             name, "Pod", PENDING,
@@ -177,9 +176,20 @@ class Operation:
             return self.nodes.mark(node, FAILED, f"workflow shutdown with strategy: {self.shutdown}")
         if self.overdue and not call.on_exit:
             return self.nodes.mark(node, FAILED, "Step exceeded its deadline")
-        self._active += 1
         self.request(node)
         return self.nodes[node["id"]]
+
+    def _room(self) -> bool:
+        """Whether `spec.parallelism` allows one more pod, which is then counted."""
+        limit = self.spec.get("parallelism")
+        if limit is None:
+            return True
+        if self._active is None:
+            self._active = sum(n["type"] == "Pod" and n["phase"] in (PENDING, RUNNING) for n in self.nodes)
+        if self._active >= int(limit):
+            return False
+        self._active += 1
+        return True
 
     def _bind(self, template: Template, call: Call) -> list[Any]:
         """The input parameters of a new node. Raises TemplateError for one without a value."""

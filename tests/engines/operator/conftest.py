@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -129,7 +130,7 @@ class Machine:
 
     def write(self, decision: Decision) -> None:
         self.last = decision
-        self.workflow = {**self.workflow, "status": decision.status}
+        self.workflow = {**self.workflow, "status": json.loads(json.dumps(decision.status))}
 
     def launch(self, decision: Decision) -> None:
         for request in decision.start:

@@ -456,6 +456,17 @@ def test_outputs_travel(make: Any, machine: Any) -> None:
     assert value == 'v [{"k":1},{"k":2}] Succeeded'
 
 
+def test_a_retried_task_speaks_through_its_last_attempt(make: Any, machine: Any) -> None:
+    """Its id and exit code are those of the pod that counts, which is where its logs are."""
+    given = {"x": "{{tasks.a.id}} {{tasks.a.exitCode}}"}
+    main = make.dag("main", make.task("a", "leaf"), make.task("b", "taker", "a", given))
+    run = machine(make.workflow(main, make.leaf("leaf", retry=True), make.leaf("taker", "x"))).go()
+    run.end("a(0)", 75)
+    run.go(6)
+    run.end("a(1)")
+    assert run.request("taker")["inputs"]["parameters"][0]["value"] == f"{run.node('.a(1)')['id']} 0"
+
+
 def test_an_output_nobody_wrote_is_an_error(make: Any, machine: Any) -> None:
     """A task that needs the output of one that was skipped must say so, not wait for ever."""
     main = make.dag(
@@ -468,7 +479,7 @@ def test_an_output_nobody_wrote_is_an_error(make: Any, machine: Any) -> None:
 
 
 def _growing(make: Any) -> dict[str, Any]:
-    """DESIGN's elasticity: a helper's list of new learners starts them and the next helper, in the next round."""
+    """Elasticity: a helper's list of new learners starts them and the next helper, in the next round."""
     lists = "{{tasks.checkpoint.outputs.parameters.learners}}"
     helper = make.leaf("helper", retry=True)
     helper["outputs"] = {"parameters": [{"name": "learners", "valueFrom": {"path": "/tmp/more", "default": "[]"}}]}
@@ -498,11 +509,16 @@ def test_recursion_grows_a_running_workflow(make: Any, machine: Any) -> None:
 
 def test_recursion_has_argos_limit(make: Any, machine: Any) -> None:
     """A DAG that calls itself for ever must not take the engine with it."""
-    loop = make.dag("loop", make.task("again", "loop"))
-    run = machine(make.workflow(loop)).go()
-    assert run.phase == "Error"
-    assert any("Maximum recursion depth exceeded" in n.get("message", "") for n in run.nodes())
-    assert len(run.nodes()) == 100
+    again = make.task("again", "loop")
+    for loop in (
+        make.dag("loop", again),
+        {"name": "loop", "steps": [[again]]},
+        make.dag("loop", {**again, "withItems": [1]}, retryStrategy={"limit": 0}),
+    ):
+        run = machine(make.workflow(loop)).go()
+        assert run.phase in ("Error", "Failed")
+        assert sum("Maximum recursion depth exceeded" in n.get("message", "") for n in run.nodes()) >= 1
+        assert max(n["name"].count("again") for n in run.nodes()) == 99
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -553,10 +569,25 @@ def test_parallelism(make: Any, machine: Any) -> None:
     """`spec.parallelism` bounds the pods at once, and all of them get their turn."""
     dag = make.dag("main", make.task("t", "leaf", withItems=list(range(5))))
     run = machine(make.workflow(dag, make.leaf("leaf", retry=True), parallelism=2)).go()
-    for _ in range(5):
-        assert len(run.running()) <= 2
+    for ended in range(5):
+        assert len(run.running()) == min(2, 5 - ended)
         run.end(run.running()[0])
     assert run.phase == "Succeeded"
+
+
+def test_fail_fast(make: Any, machine: Any) -> None:
+    """A task that found no room yet doesn't run after another has failed, unless failFast is false."""
+    for fail_fast in (True, False):
+        inner = make.dag("inner", make.task("a", "leaf"), make.task("b", "leaf"), failFast=fail_fast)
+        main = make.dag("main", make.task("first", "leaf"), make.task("inner"), failFast=False)
+        run = machine(make.workflow(main, inner, make.leaf("leaf"), parallelism=2)).go()
+        run.set(parallelism=1)
+        run.end("a", 1)
+        assert (run.node(".inner")["phase"], run.running()) == ("Failed" if fail_fast else "Running", ["first"])
+        run.end("first")
+        if not fail_fast:
+            run.end("b")
+        assert run.phase == "Failed"
 
 
 def test_arguments_and_defaults(make: Any, machine: Any) -> None:

@@ -49,7 +49,7 @@ LAST = {
     ],
 )
 def test_expr_subset(source: str, value: object) -> None:
-    """What DESIGN's and hand-written strategies say means here what it means to Argo."""
+    """What the compiler's and hand-written strategies say means here what it means to Argo."""
     found = evaluate(source, LAST)
     assert found == value
     assert isinstance(found, bool) == isinstance(value, bool)

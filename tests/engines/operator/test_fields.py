@@ -117,7 +117,7 @@ def test_invalid_specs_fail_before_anything_runs(make: Any, machine: Any, path: 
     assert unsupported(workflow) == []
     problems = invalid(workflow)
     assert any(says in problem for problem in problems), problems
-    run = machine(workflow).go()
+    run = machine(workflow).go(10)
     assert run.phase == "Failed"
     assert run.workflow["status"]["message"].startswith("invalid spec: ")
     assert run.started == []
@@ -130,6 +130,13 @@ def test_names_are_checked(make: Any) -> None:
     assert "must not be more than 63 characters long" in invalid(workflow)[0]
     workflow["metadata"] = {}
     assert invalid(workflow) == ["metadata.name is required"]
+
+
+def test_no_workflow_at_all(machine: Any) -> None:
+    """Whatever is submitted, the engine answers instead of crashing, also when it looks a second time."""
+    for spec in ({}, {"entrypoint": "a"}, {"entrypoint": "a", "templates": []}):
+        run = machine({"kind": "Workflow", "metadata": {"name": "wf"}, "spec": spec}).go(10)
+        assert run.phase == "Failed"
 
 
 def test_a_job_is_supported_whole(make: Any) -> None:

@@ -71,12 +71,14 @@ class Pods:
         supervisor.launch(pod)
         return pod
 
-    def end(self, pod: Path) -> PodObservation:
-        """Waits for the pod's end."""
+    def end(self, pod: Path, launching: bool = False) -> PodObservation:
+        """Waits for the pod's end; `launching` it, as a runner does, whenever it turns out not to have been started."""
         seen: list[PodObservation | None] = []
 
         def ended() -> bool:
             seen.append(supervisor.observe(pod))
+            if seen[-1] is None and launching:
+                supervisor.launch(pod)
             return seen[-1] is not None and seen[-1].ended
 
         await_(ended, f"the end of {pod.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -93,14 +94,9 @@ def test_random_kills(pods) -> None:
         alive = pods.processes()
         if alive:
             victim = chance.choice(alive)
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        while supervisor.observe(pod) is None:
-            supervisor.launch(pod)
-            time.sleep(0.001)
-        seen = pods.end(pod)
+        seen = pods.end(pod, launching=True)
         endings.append((seen.phase, seen.exit_code, seen.message))
         assert endings[-1] in [
             ("Succeeded", 0, ""),

@@ -1,0 +1,37 @@
+"""What a learner's command needs of us beside the agent: the learner library, and a port to meet the others at."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import socket
+
+import ffdl
+
+from ..learner import contract
+
+
+def copy_library(run_dir: str) -> str:
+    """A folder with `ffdl.learner` and nothing else of ours, for the command's PYTHONPATH."""
+    folder = os.path.join(run_dir, "lib")
+    package = os.path.join(folder, "ffdl")
+    if not os.path.isdir(package):
+        partial = f"{package}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(os.path.dirname(contract.__file__), os.path.join(partial, "learner"), ignore=ignored)
+        shutil.copyfile(str(ffdl.__file__), os.path.join(partial, "__init__.py"))
+        os.rename(partial, package)
+    return folder
+
+
+def free_port() -> int:
+    """A port for the learners' own rendezvous, free now and outside the range that the kernel deals from."""
+    for _ in range(100):
+        port = random.randrange(20000, 32000)
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
+            sock.bind(("", port))
+            return port
+    return 29500

@@ -1,0 +1,113 @@
+"""What the scripts of a command say through the learner library, and what that adds up to for the agent."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable
+
+from ..learner import contract
+from .channel import Message
+from .metrics import from_step
+from .output import Output
+from .sessions import Sessions
+
+
+class Script:
+    """`halted`: a script has carried out a halt; `checkpointed`: one has committed a checkpoint; `of`: steps in all.
+
+    `place` makes what a script is told when it begins, `committed` hears of each checkpoint.
+    """
+
+    def __init__(
+        self,
+        run_dir: str,
+        selector: selectors.BaseSelector,
+        output: Output,
+        place: Callable[[], Message],
+        committed: Callable[[int], None],
+    ) -> None:
+        self._sessions = Sessions(run_dir)
+        self.path = self._sessions.path
+        self._selector, self._output, self._place, self._committed = selector, output, place, committed
+        self._asked = False
+        self.halted = self.checkpointed = False
+        self.of: int | None = None
+        selector.register(self._sessions.listener, selectors.EVENT_READ, "library")
+
+    @property
+    def halting(self) -> bool:
+        """A script is still there that will say when it has halted."""
+        return self._sessions.halting
+
+    def begin(self) -> None:
+        """The command is about to start (again)."""
+        self.halted = self.checkpointed = False
+
+    def halt(self) -> None:
+        """Asks every script that there is or will be."""
+        self._asked = True
+        self._sessions.ask_to_halt()
+
+    def serve(self, what: str, descriptor: int) -> None:
+        """`descriptor`, registered as `what`, has something for us."""
+        if what == "library":
+            self._arrive()
+        elif descriptor in self._sessions:
+            self._receive(descriptor)
+
+    def finish(self) -> None:
+        """The command has ended: hears what was still said."""
+        while self._arrive():
+            pass
+        for descriptor in self._sessions.descriptors():
+            while self._receive(descriptor):
+                pass
+
+    def _arrive(self) -> bool:
+        descriptor = self._sessions.accept()
+        if descriptor is not None:
+            self._selector.register(descriptor, selectors.EVENT_READ, "script")
+        return descriptor is not None
+
+    def _receive(self, descriptor: int) -> bool:
+        """Hears what there is. False when there is no more."""
+        messages = self._sessions.receive(descriptor)
+        if messages is None:
+            self._selector.unregister(descriptor)
+            self._sessions.drop(descriptor)
+            return False
+        for message in messages:
+            self._hear(descriptor, message)
+        return bool(messages)
+
+    def _hear(self, descriptor: int, message: Message) -> None:
+        session, kind = self._sessions[descriptor], message["type"]
+        if kind == contract.HELLO:
+            session.cooperative = True
+            self._sessions.send(descriptor, self._place())
+            if self._asked:
+                self._sessions.send(descriptor, {"type": contract.HALT})
+        elif kind == contract.STEP:
+            self._step(message)
+        elif kind == contract.CHECKPOINTED and isinstance(message.get("step"), int):
+            self.checkpointed = True
+            self._committed(message["step"])
+        elif kind == contract.HALTED:
+            session.halted = self.halted = True
+        elif kind == "bye":
+            session.cooperative = False
+
+    def _step(self, message: Message) -> None:
+        records = message.get("records")
+        if not isinstance(records, list):
+            records = [[message.get("step"), message.get("time"), message.get("metrics")]]
+        found = []
+        for record in records:
+            if isinstance(record, list) and len(record) == 3 and isinstance(record[0], int):
+                step, when, values = record
+                when = when if isinstance(when, (int, float)) and 0 < when < 1e11 else time.time()
+                found.append((from_step(step, values if isinstance(values, dict) else {}), when))
+        self._output.record(found)
+        if isinstance(message.get("of"), int):
+            self.of = message["of"]
