@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .settings import Settings, Verb, jobs_argument, seconds, tell
+from .settings import FINE, INTERRUPTED, Settings, Verb, jobs_argument, seconds, tell
 
 
 @click.command("halt", cls=Verb, examples=("ffdl halt @latest", "ffdl halt --no-wait training-abc training-xyz"))
@@ -12,11 +12,13 @@ from .settings import Settings, Verb, jobs_argument, seconds, tell
 @click.option("--no-wait", is_flag=True, help="Return at once, not when the CPUs and GPUs are free.")
 @click.option("--timeout", type=seconds, metavar="D", help="Wait no longer than this (10m).")
 @click.pass_obj
-def command(settings: Settings, job_ids: tuple[str, ...], no_wait: bool, timeout: float | None) -> None:
+def command(settings: Settings, job_ids: tuple[str, ...], no_wait: bool, timeout: float | None) -> int:
     """Halt jobs: each learner commits a checkpoint at its next step and ends.
 
     The job keeps its id and its place; `ffdl resume` lets it go on from there.
     """
+    from ..engines.base import Refused
+
     engine = settings.engine()
     found = [settings.find(text) for text in job_ids]
     for job_id in found:
@@ -25,10 +27,17 @@ def command(settings: Settings, job_ids: tuple[str, ...], no_wait: bool, timeout
         if no_wait:
             tell(f"{job_id} is asked to halt")
             continue
-        engine.halt(job_id, wait=True, timeout=timeout)
+        try:
+            engine.halt(job_id, wait=True, timeout=timeout)
+        except KeyboardInterrupt:
+            tell(f"\n{job_id} goes on halting without you; `ffdl status {job_id}` tells when it is HALTED")
+            return INTERRUPTED
+        except Refused:  # it has ended since it was asked, which is told below
+            pass
         status = engine.status(job_id)
         step = "" if status.step is None else f" at step {status.step}"
         if status.terminal:
             tell(f"{job_id} was faster: it is {status.state}")
         else:
             tell(f"{job_id} is {status.state}{step}; `ffdl resume {job_id}` lets it go on")
+    return FINE

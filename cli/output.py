@@ -11,9 +11,12 @@ from . import text
 
 
 def write(value: Any, form: str) -> None:
-    """Prints `value` (plain values only) as `json` or `yaml`."""
+    """Prints `value` (plain values only) as `json` (of a list, an item a line) or `yaml`."""
     if form == "json":
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        if isinstance(value, list) and value:
+            click.echo("[\n" + ",\n".join(json.dumps(item, ensure_ascii=False) for item in value) + "\n]")
+        else:
+            click.echo(json.dumps(value, indent=2, ensure_ascii=False))
         return
     import yaml
 

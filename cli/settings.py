@@ -47,7 +47,7 @@ class Settings:
         return self._engine
 
     def find(self, text: str) -> str:
-        """The id of the one job that `text` means: an id, a beginning of one, a job's name, or @latest."""
+        """The id of the one job that `text` means: an id, @latest, a job's whole name, or a beginning of an id."""
         from ..engines.base import NoSuchJob
 
         engine = self.engine()
@@ -60,8 +60,8 @@ class Settings:
             return text
         if not text:
             raise click.ClickException("an empty job id")
-        matches = [i for i in ids if i.startswith((text, f"training-{text}"))]
-        matches = matches or [status.id for status in engine.list() if status.name == text]
+        matches = [] if text.startswith("training-") else [job.id for job in engine.list() if job.name == text]
+        matches = matches or [job_id for job_id in ids if job_id.startswith((text, f"training-{text}"))]
         if not matches:
             raise NoSuchJob(f"no job {text!r}; `ffdl list -a` shows all")
         if len(matches) > 1:

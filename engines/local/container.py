@@ -114,8 +114,8 @@ def _start(place: _Place, isolation: str, mark: str) -> NoReturn:
     place.say(FIRST)
     linux.set_name("ffdl-init")
     mounts.enter_root(place.spec, place.container, place.files)
-    if place.spec.hostname:
-        linux.set_hostname(place.spec.hostname)
+    if name := mounts.host_name(place.spec):
+        linux.set_hostname(name)
     linux.forgo_mounting()
     _first(replace(place, container=replace(place.container, env=env)))
 

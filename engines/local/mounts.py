@@ -156,11 +156,16 @@ def _mount_hosts(spec: PodSpec, files: PodFiles) -> None:
     with open(source, errors="surrogateescape") as stream:
         text = stream.read()
     known = {name for line in text.splitlines() for name in line.partition("#")[0].split()[1:]}
-    if spec.hostname and spec.hostname not in known:
+    name = host_name(spec)
+    if name and name not in known:
         own = files.folder / "hosts"
-        own.write_text(f"{text.rstrip()}\n{spec.address}\t{spec.hostname}\n", errors="surrogateescape")
+        own.write_text(f"{text.rstrip()}\n{spec.address}\t{name}\n", errors="surrogateescape")
         source = str(own)
     linux.mount(source, f"{files.root}{point}", None, linux.MS_BIND)
+
+
+def host_name(spec: PodSpec) -> str:
+    return spec.hostname[:63]  # as Kubernetes cuts it; the kernel takes one byte more
 
 
 def _of(descriptor: int) -> str:

@@ -72,11 +72,12 @@ def descendants(pids: Iterable[int], processes: list[Stat] | None = None) -> lis
 def remnants(mark: str, session: int | None, since: int) -> list[Stat]:
     """Living processes of the pod with this mark: by their environment, by main's session, and their descendants.
 
-    `session` is main's pid and `since` its start: a session number can't be given to others while a member lives.
+    `session` is main's pid and `since` its start: a session number isn't given to others while a member lives.
     """
     everyone = everything()
     wanted = f"{MARK_ENV}={mark}".encode()
-    found = {p.pid for p in everyone if p.session == session and p.start >= since} if session else set()
+    recycled = any(p.pid == session and p.start != since for p in everyone)
+    found = {p.pid for p in everyone if session and not recycled and p.session == session and p.start >= since}
     for process in everyone:
         try:
             with open(f"/proc/{process.pid}/environ", "rb") as stream:

@@ -31,14 +31,16 @@ TERMINAL = ("Succeeded", "Failed", "Error")
 
 def spawn(job: Job) -> None:
     """Starts a detached runner for the job. More than one does no harm: all but one leave at once."""
+    runner = [sys.executable, "-P", "-m", "ffdl.engines.local.runner", str(job.home.path), job.id]
     with open(job.path / "runner.log", "ab") as log:
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(job.home.path), job.id],
+        subprocess.run(  # through a shell that leaves at once: nobody has to wait for the runner's end
+            ["/bin/sh", "-c", '"$@" &', "sh", *runner],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd="/",
             start_new_session=True,
+            check=True,
         )
 
 

@@ -44,7 +44,7 @@ def test_five_halts_leave_no_trace_in_the_model(user: User, seed: int) -> None:
 
 def test_halted_and_resumed_within_a_second_ten_times(user: User) -> None:
     """Buttons get pressed twice. A job never sticks between halted and running."""
-    job = user.train(user.job(env={"STEPS": "400"}))
+    job = user.train(user.job(env={"STEPS": "250"}))
     user.until_step(job, 3)
     for _ in range(10):
         user.ffdl("halt", "--no-wait", job)
@@ -81,7 +81,7 @@ def test_halted_while_queued_and_while_downloading(user: User) -> None:
 
 def test_halt_and_resume_at_once_end_as_one_of_them(user: User) -> None:
     """Two people, two terminals: whoever comes last wins, and the job is never stuck between."""
-    job = user.train(user.job(env={"STEPS": "300"}))
+    job = user.train(user.job(env={"STEPS": "200"}))
     user.until_step(job, 2)
     verbs = [subprocess.Popen([str(FFDL), *verb, job], env=user.env) for verb in (["halt", "--no-wait"], ["resume"])]
     assert [verb.wait(60) for verb in verbs] == [0, 0]

@@ -31,6 +31,16 @@ ROLES = {  # what a process is called, what stands in its command line
 }
 
 
+class Blocks(yaml.SafeDumper):
+    """Writes text of several lines as a literal block, as a user would: a command of several lines is a script."""
+
+
+Blocks.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
 class User:
     """Runs `ffdl` in a home of its own and looks at jobs through the engine."""
 
@@ -60,7 +70,7 @@ class User:
         folder = self.folder / name
         shutil.copytree(JOB, folder)
         manifest = {**yaml.safe_load((folder / "manifest.yml").read_text()), **changes}
-        (folder / "manifest.yml").write_text(yaml.safe_dump(manifest))
+        (folder / "manifest.yml").write_text(yaml.dump(manifest, Dumper=Blocks, allow_unicode=True))
         return folder
 
     def command(self, command: str, name: str = "job", **changes: object) -> Path:
@@ -86,8 +96,13 @@ class User:
                 break
         raise AssertionError(f"{job} never came there: {status}\n{self.story()}")
 
-    def until_step(self, job: str, step: int, timeout: float = 60) -> JobStatus:
-        return self.until(job, lambda status: (status.step or 0) >= step, timeout)
+    def step(self, job: str) -> int:
+        """The last step that a learner has told its metrics of."""
+        steps = [int(record["etimes"]["iteration"]["value"]) for record in self.engine.metrics(job)]
+        return max(steps, default=0)
+
+    def until_step(self, job: str, step: int, timeout: float = 60) -> None:
+        self.wait_for(lambda: self.step(job) >= step, f"step {step}", timeout)
 
     def until_over(self, job: str, timeout: float = 120) -> JobStatus:
         return self.until(job, lambda status: status.terminal, timeout)

@@ -61,6 +61,14 @@ def test_a_job_is_found_by_what_people_type(shell):
     assert shell.ffdl("show", "@latest", "-o", "name").stdout.strip() == second
 
 
+def test_a_name_goes_before_the_beginning_of_another_jobs_id(shell):
+    """`ffdl stop q` means the job called q, not the one whose random id happens to begin like that."""
+    shell.job("training-qqqqqqqqqq", name="other")
+    named = shell.job("training-aaaaaaaaaa", name="q")
+    assert shell.ffdl("show", "q", "-o", "name").stdout.strip() == named
+    assert shell.ffdl("show", "qq", "-o", "name").stdout.strip() == "training-qqqqqqqqqq"
+
+
 def test_what_means_several_jobs_or_none_is_refused(shell):
     """Halting or deleting the wrong one can't be undone."""
     shell.job("training-abcdefghij", name="same")

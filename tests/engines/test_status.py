@@ -151,7 +151,7 @@ def test_why_a_job_waits_is_told():
 def test_a_learners_exit_code_is_the_reason_and_others_that_ended_with_it_are_not_blamed():
     """`exit 3` in one learner ends the others with 70; the user must be told of the 3."""
     made = failed(
-        learner(0, attempt("Failed", 70, "main: Error (exit code 70)", end=5), phase="Failed"),
+        learner(0, attempt("Failed", 70, "main: Error (exit code 70)", end=4), phase="Failed"),
         learner(1, attempt("Failed", 3, "main: Error (exit code 3)", end=4), phase="Failed"),
     )
     status = job_status(made)

@@ -239,6 +239,7 @@ def test_halts_at_random_moments_lose_nothing(job: Job) -> None:
     helper, _ = job.helper(), job.agent()
     for number in range(3):
         until(lambda: job.log().count("from ") > number, "the start")  # noqa: B023 - called at once
+        assert not (job.shared / "ffdl/helper/halted").exists()  # a stale one would halt whoever loses the helper
         time.sleep(chance.uniform(0.0, 0.9))
         job.suspend()
         assert job.ended() == 75

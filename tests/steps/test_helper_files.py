@@ -14,7 +14,7 @@ from ffdl.steps import journal, safe_files
 from ffdl.steps.channel import Channel, ClosedError
 from ffdl.steps.exits import Ending, Next, judge
 from ffdl.steps.install_agent import install
-from ffdl.steps.link import helper_wait
+from ffdl.steps.link import Link, helper_wait
 from ffdl.steps.oom import MemoryCgroup
 from ffdl.steps.view import LocalView, snapshot
 
@@ -224,6 +224,30 @@ def test_the_agents_python_starts(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere"}
     command = [target, "-c", "import json, ffdl.steps.agent"]
     assert subprocess.run(command, env=environment, cwd=tmp_path, check=False).returncode == 0
+
+
+def test_an_older_helper_is_not_heard(tmp_path: Path) -> None:
+    """After a partition the older helper may still answer: two that give orders would tear a job apart."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(10)
+    file, clock = tmp_path / "address.json", iter(range(1000))
+    link = Link(str(file), {"index": 0}, 0.0)
+
+    def meet(in_file: int, in_welcome: int) -> bool:
+        file.write_text(json.dumps({"host": "127.0.0.1", "port": listener.getsockname()[1], "epoch": in_file}))
+        link.tick({}, next(clock))
+        if link.channel is None:
+            return False
+        with listener.accept()[0] as helper:
+            helper.sendall(json.dumps({"type": "welcome", "epoch": in_welcome}).encode() + b"\n")
+            while link.channel is not None and not link.receive(next(clock)):
+                pass
+        joined = link.joined
+        link.drop(next(clock))
+        return joined
+
+    assert [meet(5, 5), meet(5, 4), meet(4, 5), meet(6, 6), meet(5, 5)] == [True, False, False, True, False]
+    listener.close()
 
 
 def test_the_wait_for_a_helper_grows_to_a_bound() -> None:

@@ -31,7 +31,7 @@ with learner.session() as job:
         if at == 0:
             state["order"] = rng.permutation(ROWS)
         rows = state["order"][at : at + BATCH]
-        for _ in range(40):  # real work, so that a step takes a while
+        for _ in range(80):  # real work, so that a step takes a while
             error = x[rows] @ state["w"] - y[rows]
             gradient = x[rows].T @ error / BATCH
             np.linalg.svd(x[rows])

@@ -40,7 +40,11 @@ class Pods:
 
     def container(self, script: str | list[str], name: str = "main", cwd: str = "/") -> Container:
         """`$J` and `$R` are /job and /ffdl/run, wherever they are."""
-        argv = ["/bin/sh", "-c", f'J=$FFDL_ROOT/job R=$FFDL_ROOT/ffdl/run; {script}'] if isinstance(script, str) else script
+        argv = (
+            ["/bin/sh", "-c", f"J=$FFDL_ROOT/job R=$FFDL_ROOT/ffdl/run; {script}"]
+            if isinstance(script, str)
+            else script
+        )
         env = {"PATH": "/usr/bin:/bin", "ARGO_PROGRESS_FILE": "/ffdl/run/progress"}
         return Container(name, argv, env, cwd, self.mounts)
 
@@ -102,7 +106,11 @@ class Pods:
         """Supervisor, first process and main of a pod whose user code runs."""
         await_(lambda: (pod / "state.json").exists(), "state.json")
         started, state = (json.loads((pod / name).read_text()) for name in ("started", "state.json"))
-        return {"supervisor": started["supervisor"]["pid"], "first": state["first"]["pid"], "main": state["main"]["pid"]}
+        return {
+            "supervisor": started["supervisor"]["pid"],
+            "first": state["first"]["pid"],
+            "main": state["main"]["pid"],
+        }
 
     def processes(self) -> list[int]:
         """Living processes of these pods: with their mark, or with a file of theirs open."""

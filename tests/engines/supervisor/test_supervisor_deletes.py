@@ -105,7 +105,7 @@ def test_a_recycled_pid_is_not_signalled(pods) -> None:
     pod = pods.start("echo up > $J/up; exec sleep 1000")
     pods.wait_for("up")
     os.kill(pods.pids(pod)["supervisor"], signal.SIGKILL)
-    bystander = subprocess.Popen(["sleep", "1000"])
+    bystander = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
         for name in ("started", "state.json"):
             told = json.loads((pod / name).read_text())

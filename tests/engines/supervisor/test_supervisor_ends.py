@@ -50,7 +50,10 @@ def test_failed_init_container(pods) -> None:
 
 def test_pending_until_main_runs(pods) -> None:
     """`show` tells a pod that prepares from one that trains."""
-    pod = pods.start("echo up > $J/main; read x < $J/never; cat", init={"prep": "echo up > $J/init; until [ -e $J/go ]; do sleep 0.01; done"})
+    pod = pods.start(
+        "echo up > $J/main; read x < $J/never; cat",
+        init={"prep": "echo up > $J/init; until [ -e $J/go ]; do sleep 0.01; done"},
+    )
     pods.wait_for("init")
     assert supervisor.observe(pod).phase == "Pending"
     (pods.shared / "go").touch()
@@ -160,7 +163,11 @@ def test_working_directory(pods) -> None:
 
 def test_output_parameters(pods) -> None:
     """The helper hands offers and outcomes to the Workflow by these files; one newline at the end is not part of them."""
-    wanted = [Output("a", "/ffdl/run/a"), Output("b", "/ffdl/run/b", default="else"), Output("c", "/ffdl/run/c", default="x")]
+    wanted = [
+        Output("a", "/ffdl/run/a"),
+        Output("b", "/ffdl/run/b", default="else"),
+        Output("c", "/ffdl/run/c", default="x"),
+    ]
     seen = pods.run("printf '[4,5]\\n' > $R/a; printf 'one\\ntwo\\n\\n' > $R/c", outputs=wanted)
     assert seen.phase == "Succeeded"
     assert seen.outputs == {"a": "[4,5]", "b": "else", "c": "one\ntwo\n"}

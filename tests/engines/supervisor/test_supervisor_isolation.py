@@ -60,7 +60,9 @@ def test_paths_of_the_contract_are_there_and_the_machines_own_too(pods, as_user)
     pods.mounts.append(Mount("shared", "/mnt/data/bucket", "data/bucket"))
 
     def act() -> None:
-        pod = pods.start("ls -A /mnt; echo --; touch /mnt/data/bucket/made /job/here /ffdl/run/mine; pwd; readlink -f /proc/self")
+        pod = pods.start(
+            "ls -A /mnt; echo --; touch /mnt/data/bucket/made /job/here /ffdl/run/mine; pwd; readlink -f /proc/self"
+        )
         assert pods.end(pod).phase == "Succeeded"
         listed, _, rest = pods.log(pod).partition("--\n")
         assert sorted(listed.split()) == sorted({*neighbours, "data"})
@@ -119,7 +121,9 @@ def test_overlay_takes_writes_and_the_data_stays(pods, as_user) -> None:
 
     def act() -> None:
         init = {"prep": "cd /ffdl/volumes/data && echo by-init > b && rm -r deep/x 2>/dev/null; true"}
-        pod = pods.start("cd /ffdl/volumes/data && echo mine > a && cat a b && touch /mnt/data/deep/y && ls deep", init=init)
+        pod = pods.start(
+            "cd /ffdl/volumes/data && echo mine > a && cat a b && touch /mnt/data/deep/y && ls deep", init=init
+        )
         assert pods.end(pod).phase == "Succeeded"
         assert pods.log(pod).split() == ["mine", "by-init", "y"]
 
@@ -133,7 +137,9 @@ def test_no_rights_beyond_the_users_own(pods, as_user) -> None:
     """The user namespace that makes this possible must not hand its capabilities to user code."""
 
     def act() -> None:
-        pod = pods.start("id -u; grep CapEff /proc/self/status; mount -t tmpfs none /ffdl/run && echo mounted; chroot / true")
+        pod = pods.start(
+            "id -u; grep CapEff /proc/self/status; mount -t tmpfs none /ffdl/run && echo mounted; chroot / true"
+        )
         pods.end(pod)
         words = pods.log(pod).split()
         assert int(words[0]) == os.geteuid()
@@ -196,6 +202,21 @@ def test_killed(pods, as_user, victim: str) -> None:
     as_user(act)
 
 
+def test_orphans_are_reaped(pods) -> None:
+    """A job of days that starts and forgets helpers must not fill the process table with dead ones."""
+    orphans = "for i in 1 2 3 4 5 6 7 8; do (true & ); done; sleep 0.2; cat /proc/[0-9]*/stat | grep -c ' Z '"
+    pod = pods.start(orphans)
+    pods.end(pod)
+    assert pods.log(pod) == "0\n"
+
+
+def test_a_long_name(pods) -> None:
+    """A pod's name may be longer than a host's: it is cut as Kubernetes does, and still resolves."""
+    pod = pods.start("hostname; getent hosts $(hostname)", hostname="n" * 100, address="127.9.8.6")
+    assert pods.end(pod).phase == "Succeeded"
+    assert pods.log(pod).split() == ["n" * 63, "127.9.8.6", "n" * 63]
+
+
 def test_a_link_in_a_volume_leads_nowhere(pods) -> None:
     """User code plants a link where the next pod mounts: the mount is refused, not made elsewhere."""
     (pods.shared / "trap").symlink_to("/etc")
@@ -240,7 +261,12 @@ def test_root_without_the_right_to_mount(pods) -> None:
         try:
             libc = ctypes.CDLL(None)
             libc.prctl(24, 21, 0, 0, 0)
-            arguments = [sys.executable, "-c", _PROGRAM, str(pods.make("mount -t tmpfs none /job; touch /job/x; id -u"))]
+            arguments = [
+                sys.executable,
+                "-c",
+                _PROGRAM,
+                str(pods.make("mount -t tmpfs none /job; touch /job/x; id -u")),
+            ]
             os.execv(sys.executable, arguments)
         finally:
             os._exit(1)

@@ -15,7 +15,11 @@ from ffdl.engines.local import processes, supervisor
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > $0; exec sleep 1000' $J/daemon >/dev/null 2>&1 &) ; "
 # as an agent starts a learner: with an environment of its own, so without the pod's mark
 UNMARKED = "env -i sleep 1000 & "
-LIVE = DAEMON + UNMARKED + "until [ -s $J/daemon ]; do sleep 0.01; done; trap '' TERM; echo up > $J/up; sleep 1000; sleep 1000"
+LIVE = (
+    DAEMON
+    + UNMARKED
+    + "until [ -s $J/daemon ]; do sleep 0.01; done; trap '' TERM; echo up > $J/up; sleep 1000; sleep 1000"
+)
 DELETED = ("Error", -1, "pod deleted")
 
 EXPECTED = {
@@ -98,12 +102,16 @@ def test_random_kills(pods) -> None:
                 os.kill(victim, signal.SIGKILL)
         seen = pods.end(pod, launching=True)
         endings.append((seen.phase, seen.exit_code, seen.message))
-        assert endings[-1] in [
-            ("Succeeded", 0, ""),
-            ("Failed", 137, "main: Error (exit code 137)"),
-            ("Failed", -1, "prep: Error (exit code 137)"),
-            DELETED,
-        ] or "the container" in seen.message, (number, endings[-1])
+        assert (
+            endings[-1]
+            in [
+                ("Succeeded", 0, ""),
+                ("Failed", 137, "main: Error (exit code 137)"),
+                ("Failed", -1, "prep: Error (exit code 137)"),
+                DELETED,
+            ]
+            or "the container" in seen.message
+        ), (number, endings[-1])
         pods.assert_nothing_left()
     runs = (pods.shared / "runs").read_text().split() if (pods.shared / "runs").exists() else []
     assert len(runs) == len(set(runs))

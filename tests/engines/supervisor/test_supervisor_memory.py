@@ -51,8 +51,8 @@ def test_agent_can_read_its_own_counters(pods, accounting: str) -> None:
     """The agent tells out-of-memory from a crash by the counters of the cgroup that it finds in the usual place."""
     if accounting == "sampled":
         pytest.skip("there is no cgroup then")
-    version_1 = 'cat /sys/fs/cgroup/memory$(grep :memory: /proc/self/cgroup | cut -d: -f3)/memory.oom_control'
-    version_2 = 'cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/memory.events'
+    version_1 = "cat /sys/fs/cgroup/memory$(grep :memory: /proc/self/cgroup | cut -d: -f3)/memory.oom_control"
+    version_2 = "cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/memory.events"
     planned = cgroup.plan("probe")
     pod = pods.start(version_1 if planned.version == 1 else version_2, memory=96 << 20)
     assert pods.end(pod).phase == "Succeeded"
