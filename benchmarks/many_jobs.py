@@ -1,6 +1,6 @@
 """Fifty one-second jobs submitted at once: all complete; how long it takes against the machine's own bound.
 
-    python benchmarks/many_jobs.py [--jobs 50]
+python benchmarks/many_jobs.py [--jobs 50]
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def main() -> None:
         for handle in handles:
             handle.delete(results=True)
     ideal = options.jobs / side_by_side
-    print(f"{states.count('COMPLETED')} of {options.jobs} completed; submitted in {submitted:.1f} s, done in {took:.1f} s")
+    print(
+        f"{states.count('COMPLETED')} of {options.jobs} completed; submitted in {submitted:.1f} s, done in {took:.1f} s"
+    )
     print(f"{side_by_side} run side by side, each for 1 s: ratio to {ideal:.0f} s of bare commands {took / ideal:.2f}")
 
 

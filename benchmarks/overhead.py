@@ -28,7 +28,10 @@ DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 def empty_job(client: Client) -> tuple[float, float]:
     """(submission to end, first to last step) in seconds of a job that runs `true`."""
     job = TrainingJob.from_arguments(
-        name="empty", cpus=1, memory="256MB", framework={"name": "custom", "version": "debian:bookworm", "command": "true"}
+        name="empty",
+        cpus=1,
+        memory="256MB",
+        framework={"name": "custom", "version": "debian:bookworm", "command": "true"},
     )
     begun = time.monotonic()
     handle = client.submit(job)
@@ -58,7 +61,9 @@ def bare(epochs: int) -> float:
     """Seconds from the first epoch's line to the last's, run by hand with the same number of threads."""
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, **dict.fromkeys(contract.THREAD_ENVS, "1"), "RESULT_DIR": folder, "EPOCHS": str(epochs)}
-        process = subprocess.Popen([sys.executable, "digits.py"], cwd=DIGITS, env=env, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "digits.py"], cwd=DIGITS, env=env, stdout=subprocess.PIPE, text=True
+        )
         assert process.stdout is not None
         stamps = [time.monotonic() for line in process.stdout if line.startswith("epoch ")]
         if process.wait():
@@ -73,9 +78,9 @@ def memory(job_id: str) -> float:
         try:
             command = (process / "cmdline").read_bytes()
             name = (process / "comm").read_text().strip()
-            ours = (b"ffdl.engines.local.runner" in command and name == "ffdl-runner" and job_id.encode() in command) or (
-                b"ffdl.steps.checkpoint" in command and job_id.encode() in (process / "environ").read_bytes()
-            )
+            ours = (
+                b"ffdl.engines.local.runner" in command and name == "ffdl-runner" and job_id.encode() in command
+            ) or (b"ffdl.steps.checkpoint" in command and job_id.encode() in (process / "environ").read_bytes())
             if ours:
                 rollup = (process / "smaps_rollup").read_text()
                 total += next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))

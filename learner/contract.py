@@ -70,9 +70,14 @@ INDEX_ENV = "FFDL_INDEX"  # 0-based index of a learner
 ATTEMPT_ENV = "FFDL_ATTEMPT"  # 0-based attempt of a pod (Argo's {{retries}})
 OUTCOME_ENV = "FFDL_OUTCOME"  # store-results: the outcome of what came before it
 POD_IP_ENV = "FFDL_POD_IP"
-CPUS_ENV = "FFDL_CPUS"
 AGENT_SOCKET_ENV = "FFDL_AGENT_SOCKET"  # the learner library finds its agent here
-THREAD_ENVS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+THREAD_ENVS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
 
 # --- annotations and labels of the Workflow ---------------------------------------------------------------------------
 LABEL_JOB = "ffdl.org/job"  # on every pod
@@ -114,8 +119,8 @@ REQUEST_DELETE_POD = "delete-pod"  # {"kind": "delete-pod", "pod": name, "force"
 class Store:
     """Where training data comes from or results go to.
 
-    `kind` is `s3` (bucket at an endpoint), `host` (a folder of the node, mounted at HOST_DATA_DIR or HOST_RESULTS_DIR) or
-    `claim` (the engine's own, at STORE_DIR). `layout` says which of FfDL's path schemes the learner sees: `mount`
+    `kind` is `s3` (bucket at an endpoint), `host` (a folder of the node, mounted at HOST_DATA_DIR or HOST_RESULTS_DIR)
+    or `claim` (the engine's own, at STORE_DIR). `layout` says which of FfDL's path schemes the learner sees: `mount`
     (/mnt/data/<bucket>) or `copy` (/job/<bucket>).
     """
 

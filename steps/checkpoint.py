@@ -309,7 +309,10 @@ def main() -> int:
     except (OSError, ValueError, KeyError) as error:
         print(f"the helper can't start: {error}", file=sys.stderr)
         return contract.EXIT_AGAIN if isinstance(error, OSError) else contract.EXIT_FINAL
-    return helper.run()
+    try:
+        return helper.run()
+    finally:
+        helper.shipper.close()
 
 
 if __name__ == "__main__":

@@ -84,8 +84,8 @@ def bring_data(job: step.Job, patience: Patience, stop: Stop) -> None:
     total = sum(entry.size for entry in entries)
     step.say(f"{len(entries)} files, {total / 1e6:.1f} MB of training data in {objects.where}")
     progress = step.Progress(total)
-    arrived = Arrived(contract.path(f"{contract.JOURNAL_DIR}/{ARRIVED_FILE}"))
-    count = fetch_all(objects, entries, "", folder, arrived, patience, stop, progress.advance)
+    with Arrived(contract.path(f"{contract.JOURNAL_DIR}/{ARRIVED_FILE}")) as arrived:
+        count = fetch_all(objects, entries, "", folder, arrived, patience, stop, progress.advance)
     progress.finish()
     step.say(f"all of it is in {folder}; {count} files were fetched")
 

@@ -34,7 +34,7 @@ class Arrived:
                     key, size, tag, mtime_ns = json.loads(line)
                     self._known[key] = (size, tag, mtime_ns)
         os.makedirs(os.path.dirname(name), exist_ok=True)
-        self._stream = open(name, "ab", buffering=0)  # noqa: SIM115 - closed with the process or by close()
+        self._stream = open(name, "ab", buffering=0)  # noqa: SIM115 - closed by __exit__
         if self._stream.tell():
             self._stream.write(b"\n")
 
@@ -54,7 +54,10 @@ class Arrived:
         with self._lock:
             self._stream.write(line)
 
-    def close(self) -> None:
+    def __enter__(self) -> Arrived:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
 

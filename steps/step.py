@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..learner import contract
 from .retrying import Halted, Stop
 from .storage import StoreError, printable
+
+STOP_GRACE = 1.0  # seconds that work has to end by itself when asked to stop
 
 
 @dataclass(frozen=True)
@@ -50,26 +54,40 @@ def run(name: str, work: Callable[[Stop], None], failed: Callable[[str], None] |
     """Runs a step to its exit code: 0, 75 when asked to stop, 70 with one line for what trying again won't help.
 
     The reason of a 70 is left in the journal under `name` and given to `failed`. Does not return: a request that stands
-    still in another thread must not hold up the end, and nothing on disk is ever half done.
+    still must not hold up the end, and what is on disk may be left at any moment.
     """
-    status = contract.EXIT_DONE
-    try:
-        work(Stop(marker).listen())
-        forget_failure(name)
-    except Halted:
+    status: list[int] = []
+    stop = Stop(marker).listen()
+
+    def guarded() -> None:
+        try:
+            work(stop)
+            forget_failure(name)
+            status.append(contract.EXIT_DONE)
+        except Halted:
+            status.append(contract.EXIT_AGAIN)
+        except StoreError as error:
+            reason = printable(f"{name}: {error}")
+            complain(reason)
+            note_failure(name, reason)
+            if failed is not None:
+                failed(reason)
+            status.append(contract.EXIT_FINAL)
+        except BaseException:
+            traceback.print_exc()
+            status.append(1)
+
+    # In a thread of its own: while the client waits for an answer no signal would be heard.
+    worker = threading.Thread(target=guarded, daemon=True)
+    worker.start()
+    while worker.is_alive() and not stop.asked():
+        worker.join(0.1)
+    worker.join(STOP_GRACE)
+    ended = status[0] if status else contract.EXIT_AGAIN
+    if ended == contract.EXIT_AGAIN:
         say(f"{name}: asked to stop; what is verified stays")
-        status = contract.EXIT_AGAIN
-    except StoreError as error:
-        reason = printable(f"{name}: {error}")
-        complain(reason)
-        status = contract.EXIT_FINAL
-        note_failure(name, reason)
-        if failed is not None:
-            failed(reason)
-    finally:
-        if sys.exception() is None:
-            sys.stdout.flush()
-            os._exit(status)
+    sys.stdout.flush()
+    os._exit(ended)
 
 
 def note_failure(step: str, reason: str) -> None:

@@ -54,6 +54,10 @@ def test_a_planted_violation_of_the_import_rules_is_found(tmp_path: Path, where:
 
 def test_importing_ffdl_costs_nothing() -> None:
     """A script that imports ffdl, and every `ffdl --help`, must start at once."""
-    code = "import sys, ffdl; print([m for m in sys.modules if m.split('.')[0] in ('hera', 'pydantic', 'numpy', 'yaml')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=sysconfig.get_path("scripts"))
+    code = (
+        "import sys, ffdl; print([m for m in sys.modules if m.split('.')[0] in ('hera', 'pydantic', 'numpy', 'yaml')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=sysconfig.get_path("scripts")
+    )
     assert done.stdout.strip() == "[]", done.stderr

@@ -26,7 +26,10 @@ NOT_FINAL_FOR_A_STEP = f"lastRetry.status == 'Error' || asInt(lastRetry.exitCode
 
 @dataclass(frozen=True)
 class Compiled:
-    """The Workflow object, its ConfigMap's files and its Secrets, by what follows the job's id in their names: ``, `-store`, `-pull`."""
+    """The Workflow object, its ConfigMap's files and its Secrets.
+
+    Secrets go by what follows the job's id in their names: nothing, `-store`, `-pull`.
+    """
 
     workflow: dict[str, Any]
     config: dict[str, bytes]
@@ -213,10 +216,12 @@ def learner_retry_expression(job: TrainingJob) -> str:
     return again
 
 
-def _step(
-    job: TrainingJob, name: str, module: str, *, cluster_token: bool = False, outcome: bool = False
-) -> Container:
-    mounts = [*_job_mounts(read_only_helper=False), _mount("job", contract.JOURNAL_DIR, "journal"), _mount("run", contract.RUN_DIR)]
+def _step(job: TrainingJob, name: str, module: str, *, cluster_token: bool = False, outcome: bool = False) -> Container:
+    mounts = [
+        *_job_mounts(read_only_helper=False),
+        _mount("job", contract.JOURNAL_DIR, "journal"),
+        _mount("run", contract.RUN_DIR),
+    ]
     if job.credentials or job.store_secret:
         mounts.append(_mount("store-credentials", contract.STORE_SECRET_DIR, read_only=True))
     if job.spec.results is not None and job.spec.results.kind == "claim":
@@ -249,7 +254,12 @@ def _learner(job: TrainingJob) -> Container:
     if spec.gpus:
         amounts["nvidia.com/gpu"] = str(int(spec.gpus))
     quantities = {name: m.Quantity(root=amount) for name, amount in amounts.items()}
-    mounts = [*_job_mounts(read_only_helper=True), _mount("run", contract.RUN_DIR), _mount("agent", contract.AGENT_DIR), _mount("shm", "/dev/shm")]
+    mounts = [
+        *_job_mounts(read_only_helper=True),
+        _mount("run", contract.RUN_DIR),
+        _mount("agent", contract.AGENT_DIR),
+        _mount("shm", "/dev/shm"),
+    ]
     if job.host_data:
         mounts.append(_mount("host-data", contract.HOST_DATA_DIR, read_only=True))
     patch: dict[str, Any] = {"hostname": f"{JOB_ID}-{{{{inputs.parameters.index}}}}"}

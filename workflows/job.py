@@ -1,4 +1,4 @@
-"""A training job with everything decided: what a manifest says, with the defaults, the image and the stores filled in."""
+"""A training job with everything decided: what a manifest says, and the defaults, the image and the stores."""
 
 from __future__ import annotations
 
@@ -165,12 +165,16 @@ def _resources(manifest: Manifest, machine: Machine | None, notes: list[str]) ->
         cpus = DEFAULT_CPUS
         if machine is not None and cpus * manifest.learners > machine.cpus:
             cpus = max(0.1, int(machine.cpus / manifest.learners * 10) / 10)
-            notes.append(f"cpus is not set: {cpus:g} a learner, FfDL's default of {DEFAULT_CPUS:g} does not fit this machine")
+            notes.append(
+                f"cpus is not set: {cpus:g} a learner, FfDL's default of {DEFAULT_CPUS:g} does not fit this machine"
+            )
     if memory is None:
         memory = DEFAULT_MEMORY
         if machine is not None and memory * manifest.learners > machine.memory:
             memory = machine.memory // manifest.learners
-            notes.append(f"memory is not set: {memory // 10**6} MB a learner, FfDL's default of 512 MB does not fit this machine")
+            notes.append(
+                f"memory is not set: {memory // 10**6} MB a learner, FfDL's default of 512 MB does not fit this machine"
+            )
     return cpus, memory
 
 
@@ -251,7 +255,11 @@ class _Resolver:
         if self._missing:
             raise ManifestError(
                 [
-                    Problem(self._file, 1, f"{where} says ${{{name}}}, which is not set in your environment; export {name} first")
+                    Problem(
+                        self._file,
+                        1,
+                        f"{where} says ${{{name}}}, which is not set in your environment; export {name} first",
+                    )
                     for name, where in self._missing.items()
                 ]
             )

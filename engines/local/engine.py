@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import secrets
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
 from ..base import CHECKPOINT, DEFINITION, RESULTS, TRAINEDMODEL, EngineError, Event, LogLine, Refused
 from ..status import JobStatus, job_status
-from . import leases, logs, pods, runner
 from .notify import Watcher
+from .runners import TERMINAL, revive, spawn
 from .state import Home, Job, read_json, write_json
 
 if TYPE_CHECKING:
     from ...workflows.compile import Compiled
+    from .leases import Capacity
 
 HALT_LOOK = 1.0
 
@@ -37,21 +35,25 @@ class LocalEngine:
             raise EngineError("the local engine needs Linux; use --engine argo with a cluster")
         self._home = Home(home)
         self._python = python or sys.executable
-        runner.revive(self._home)
+        revive(self._home)
 
     @property
-    def machine(self) -> leases.Capacity:
+    def machine(self) -> Capacity:
         """What jobs may use here."""
-        return leases.Capacity.of_this_machine()
+        from .leases import Capacity
+
+        return Capacity.of_this_machine()
 
     def submit(self, compiled: Compiled, job_id: str) -> None:
+        from . import pods
+
         workflow = {**compiled.workflow, "metadata": {**compiled.workflow["metadata"], "name": job_id}}
         workflow["metadata"].pop("generateName", None)
         self._check(workflow)
 
         def fill(job: Job) -> None:
             workflow["metadata"].update(
-                uid=secrets.token_hex(16), namespace=pods.NAMESPACE, creationTimestamp=_timestamp(time.time())
+                uid=_token(), namespace=pods.NAMESPACE, creationTimestamp=_timestamp(time.time())
             )
             workflow["metadata"].setdefault("annotations", {})[contract.ANNOTATION_RELEASED] = "true"
             write_json(job.control / contract.CONTROL_WORKFLOW, workflow)
@@ -59,14 +61,14 @@ class LocalEngine:
             write_json(job.path / "environment.json", {"python": self._python, "env": environment})
             _write_files(job.objects / "configmaps" / job_id, compiled.config)
             for suffix, files in compiled.secrets.items():
-                token = {} if suffix else {contract.TOKEN_FILE: secrets.token_urlsafe(32).encode()}
+                token = {} if suffix else {contract.TOKEN_FILE: _token().encode()}
                 _write_files(job.objects / "secrets" / f"{job_id}{suffix}", {**files, **token})
 
-        runner.spawn(self._home.create(job_id, fill))
+        spawn(self._home.create(job_id, fill))
 
     def _check(self, workflow: dict[str, Any]) -> None:
         """Raises Refused for what can never run here."""
-        from . import operator
+        from . import leases, operator
 
         if problems := operator.unsupported(workflow) or operator.invalid(workflow):
             raise Refused("; ".join(problems))
@@ -76,7 +78,9 @@ class LocalEngine:
         for volume in workflow["spec"].get("volumes", []):
             source = volume.get("hostPath", {})
             if source and source.get("type") != "DirectoryOrCreate" and not os.path.isdir(source["path"]):
-                raise Refused(f"host path {source['path']} is not a folder on this machine; make it or correct the manifest")
+                raise Refused(
+                    f"host path {source['path']} is not a folder on this machine; make it or correct the manifest"
+                )
 
     def _check_framework(self, workflow: dict[str, Any]) -> None:
         """There are no images here: what a learner's image would bring, its Python must have."""
@@ -86,6 +90,8 @@ class LocalEngine:
         known = CATALOGUE.get(summary.get("framework", ""))
         if known is None or known.module is None:
             return
+        import subprocess
+
         look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
         try:
             found = subprocess.run([self._python, "-c", look, known.module], capture_output=True).returncode == 0
@@ -97,7 +103,7 @@ class LocalEngine:
                 f"`{known.install}`, or name a Python that has it with --python"
             )
 
-    def ids(self) -> list[str]:
+    def ids(self) -> Sequence[str]:
         return self._home.ids()
 
     def workflow(self, job_id: str) -> dict[str, Any]:
@@ -112,18 +118,18 @@ class LocalEngine:
             return JobStatus.from_dict(summary)
         return job_status(job.workflow(), job.report(), time.time())
 
-    def list(self) -> list[JobStatus]:
-        found = []
+    def list(self) -> Sequence[JobStatus]:
+        found, folder = [], str(self._home.path / "jobs")
         for job_id in self._home.ids():
-            try:
-                found.append(self._status(Job(self._home, job_id)))
-            except (EngineError, OSError):
-                continue  # deleted meanwhile
+            summary = read_json(f"{folder}/{job_id}/summary.json")  # no Job made: there may be thousands
+            with contextlib.suppress(EngineError, OSError):  # deleted meanwhile
+                found.append(JobStatus.from_dict(summary) if summary else self._status(Job(self._home, job_id)))
         return found
 
     def watch(self, job_id: str | None = None, timeout: float | None = None) -> Iterator[JobStatus]:
         deadline = None if timeout is None else time.monotonic() + timeout
-        watcher, seen = Watcher(), {}
+        watcher = Watcher()
+        seen: dict[str, JobStatus] = {}
         watcher.watch(self._home.path / "jobs")
         try:
             while True:
@@ -140,7 +146,7 @@ class LocalEngine:
                 if left <= 0:
                     return
                 watcher.wait(left)
-                runner.revive(self._home)
+                revive(self._home)
         finally:
             watcher.close()
 
@@ -155,14 +161,20 @@ class LocalEngine:
         tail: int | None = None,
         since: float | None = None,
     ) -> Iterator[LogLine]:
+        from . import logs
+
         job = self._home.job(job_id)
         wanted = logs.Selection(learner=learner, step=step, attempt=attempt, tail=tail, since=since)
-        return logs.follow(job, wanted, lambda: runner.revive(self._home)) if follow else logs.read(job, wanted)
+        return logs.follow(job, wanted, lambda: revive(self._home)) if follow else logs.read(job, wanted)
 
     def metrics(self, job_id: str, follow: bool = False) -> Iterator[dict[str, Any]]:
+        from . import logs
+
         return logs.metrics(self._home.job(job_id), follow)
 
-    def events(self, job_id: str) -> list[Event]:
+    def events(self, job_id: str) -> Sequence[Event]:
+        from . import logs
+
         return logs.events(self._home.job(job_id).workflow())
 
     def halt(self, job_id: str, wait: bool = True, timeout: float | None = None) -> None:
@@ -170,7 +182,7 @@ class LocalEngine:
         with job.edit() as workflow:
             _refuse_finished(workflow, "halt")
             workflow["spec"]["suspend"] = True
-        runner.revive(self._home)
+        revive(self._home)
         unheard = False
         deadline = None if timeout is None else time.monotonic() + timeout
         while wait:
@@ -190,7 +202,7 @@ class LocalEngine:
             _refuse_finished(workflow, "resume")
             workflow["spec"].pop("suspend", None)
             self._want_runner(job)
-        runner.revive(self._home)
+        revive(self._home)
 
     def stop(self, job_id: str) -> None:
         job = self._home.job(job_id)
@@ -203,12 +215,14 @@ class LocalEngine:
             else:
                 workflow["metadata"]["annotations"][contract.ANNOTATION_STOP] = "true"
             self._want_runner(job)
-        runner.revive(self._home)
+        revive(self._home)
 
     def _want_runner(self, job: Job) -> None:
         (self._home.path / "active" / job.id).touch()
 
     def resubmit(self, job_id: str, new_id: str) -> None:
+        import shutil
+
         old = self._home.job(job_id)
         source = old.workflow()
         source.pop("status")
@@ -220,24 +234,26 @@ class LocalEngine:
 
         def fill(job: Job) -> None:
             metadata = {**source["metadata"], "name": new_id, "annotations": annotations}
-            metadata.update(uid=secrets.token_hex(16), creationTimestamp=_timestamp(time.time()))
+            metadata.update(uid=_token(), creationTimestamp=_timestamp(time.time()))
             write_json(job.control / contract.CONTROL_WORKFLOW, {**source, "metadata": metadata})
             shutil.copy2(old.path / "environment.json", job.path / "environment.json")
             for kind in ("configmaps", "secrets"):
                 for folder in sorted((old.objects / kind).iterdir()):
                     target = job.objects / kind / folder.name.replace(job_id, new_id)
                     shutil.copytree(folder, target)
-            token = secrets.token_urlsafe(32).encode()
+            token = _token().encode()
             contract.atomic_write(str(job.objects / "secrets" / new_id / contract.TOKEN_FILE), token, 0o600)
 
-        runner.spawn(self._home.create(new_id, fill))
+        spawn(self._home.create(new_id, fill))
 
     def delete(self, job_id: str, results: bool = False) -> None:
+        from . import leases, runner
+
         job = self._home.job(job_id)
         job.deleting.touch()
         runner.end(job)
         if results:
-            self._fetch(job, "--remove")
+            self._retrieve(job, "remove")
         leases.release(self._home, job)
         self._home.remove(job)
 
@@ -250,15 +266,18 @@ class LocalEngine:
             if not code.exists():
                 raise Refused(f"{job_id} was submitted without code")
             folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(code, target)
+            target.write_bytes(code.read_bytes())
             return target
         if what not in (RESULTS, TRAINEDMODEL, CHECKPOINT):
             raise Refused(f"nothing called {what} to download")
-        self._fetch(job, f"--{what}", str(target))
+        self._retrieve(job, what, str(target.absolute()))
         return target
 
-    def _fetch(self, job: Job, *arguments: str) -> None:
-        """Runs the step that reads results, outside any pod: the job's objects as a root of their own."""
+    def _retrieve(self, job: Job, *arguments: str) -> None:
+        """Runs the step that reads stored results, outside any pod: the job's objects as a root of their own."""
+        import subprocess
+        import tempfile
+
         with tempfile.TemporaryDirectory() as root:
             spec = contract.JobSpec.from_json((job.objects / "configmaps" / job.id / contract.JOB_FILE).read_text())
             places = {
@@ -277,23 +296,27 @@ class LocalEngine:
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(real)
             env = {**os.environ, contract.ROOT_ENV: root, contract.JOB_ID_ENV: job.id}
-            command = [sys.executable, "-P", "-m", "ffdl.steps.fetch", *arguments]
+            command = [sys.executable, "-P", "-m", "ffdl.steps.retrieve", *arguments]
             done = subprocess.run(command, env=env, capture_output=True, text=True)
             if done.returncode:
                 lines = done.stderr.strip().splitlines() or ["no reason given"]
                 raise EngineError(lines[-1])
 
-    def serve(self) -> Iterator[list[str]]:
+    def serve(self) -> Iterator[Sequence[str]]:
         """Takes over every job whose runner is gone, for ever; yields the ids it took over."""
         watcher = Watcher()
         watcher.watch(self._home.path / "active")
         try:
             while True:
-                if taken := runner.revive(self._home):
+                if taken := revive(self._home):
                     yield taken
                 watcher.wait(HALT_LOOK)
         finally:
             watcher.close()
+
+
+def _token() -> str:
+    return os.urandom(24).hex()
 
 
 def _timestamp(moment: float) -> str:
@@ -308,7 +331,7 @@ def _write_files(folder: Path, files: dict[str, bytes]) -> None:
 
 def _refuse_finished(workflow: dict[str, Any], verb: str) -> None:
     phase = workflow["status"].get("phase")
-    if phase in runner.TERMINAL:
+    if phase in TERMINAL:
         name = workflow["metadata"]["name"]
         ended = "COMPLETED" if phase == "Succeeded" else "FAILED"
         raise Refused(f"{name} is {ended}: there is nothing to {verb}; `ffdl resubmit {name}` runs it again")
@@ -321,7 +344,9 @@ def _live(workflow: dict[str, Any], template: str) -> list[str]:
     return [
         pod_name(workflow["metadata"]["name"], node["name"], template)
         for node in workflow["status"].get("nodes", {}).values()
-        if node.get("type") == "Pod" and node.get("templateName") == template and node.get("phase") in ("Pending", "Running")
+        if node.get("type") == "Pod"
+        and node.get("templateName") == template
+        and node.get("phase") in ("Pending", "Running")
     ]
 
 

@@ -1,7 +1,7 @@
 """Leases on this machine's CPUs, memory and GPUs, over all jobs. A job gets all that it asks for at once, or waits.
 
-A lease is a file `leases/<id>.json`, taken under one lock. Jobs that wait stand in line by the time they were submitted:
-nobody overtakes, so a large job starts as soon as what runs before it has ended.
+A lease is a file `leases/<id>.json`, taken under one lock. Jobs that wait stand in line by the time they were
+submitted: nobody overtakes, so a large job starts as soon as what runs before it has ended.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _size(amount: int) -> str:
 
 
 def acquire(home: Home, job: Job, wanted: Demand, capacity: Capacity) -> Lease | str:
-    """A lease for all of `wanted`, or in one line why not yet. The job then stands in line until it asks again or leaves."""
+    """A lease for all of `wanted`, or in one line why not yet: the job then stands in line until it has one."""
     folder = home.path / "leases"
     with locked(folder / "lock"):
         mine = folder / f"{job.id}.json"

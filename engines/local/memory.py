@@ -31,6 +31,9 @@ class MemoryLimit:
         self.group = None
         self.next_look = time.monotonic()
 
+    def due(self) -> bool:
+        return self.next_look is not None and time.monotonic() >= self.next_look
+
     def exceeded(self, above: int) -> bool:
         """Whether the descendants of process `above` hold more than the limit now."""
         began = time.monotonic()

@@ -19,7 +19,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Volume:
-    """`kind`: `folder` (bound), `overlay` (bound; writes go to the pod's own scratch) or `empty` (the pod's own, new)."""
+    """`kind`: `folder` (bound), `overlay` (bound, writes go to the pod's own scratch), `empty` (the pod's own)."""
 
     kind: str
     path: str = ""

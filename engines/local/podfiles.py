@@ -9,6 +9,7 @@ result.json   how it ended; written last       supervisor.log           the supe
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -50,6 +51,12 @@ class PodFiles:
 
     def volume(self, name: str) -> Path:
         return self.folder / "volumes" / name
+
+    def open_scratch(self) -> None:
+        """Overlayfs leaves folders that not even their owner can read, so that nobody could delete them."""
+        for folder in (self.folder / "volumes").glob("*/work/work"):
+            with contextlib.suppress(OSError):
+                folder.chmod(0o700)
 
     def write_durably(self, path: Path, values: dict[str, Any]) -> None:
         """Survives a power cut once this returns."""

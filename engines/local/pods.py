@@ -24,7 +24,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
-class CannotStart(Exception):
+class CannotStartError(Exception):
     """A pod that waits for something that isn't there, as a pod on a cluster would. The text says what."""
 
 
@@ -46,7 +46,7 @@ def build(
     lease: Lease,
     environment: Mapping[str, Any],
 ) -> PodSpec:
-    """The PodSpec of one attempt. Raises CannotStart for a volume, ConfigMap or Secret that isn't there."""
+    """The PodSpec of one attempt. Raises CannotStartError for a volume, ConfigMap or Secret that isn't there."""
     patch = template.get("podSpecPatch") or {}
     hostname = str(patch.get("hostname") or pod_name)
     builder = _Builder(home, job, template, pod_name, address, environment)
@@ -62,7 +62,9 @@ def build(
         main=main,
         init=init,
         volumes=builder.volumes,
-        outputs=[_output(p) for p in template.get("outputs", {}).get("parameters", []) if "path" in p.get("valueFrom", {})],
+        outputs=[
+            _output(p) for p in template.get("outputs", {}).get("parameters", []) if "path" in p.get("valueFrom", {})
+        ],
         hostname=hostname,
         address=address,
         hosts=str(job.path / "hosts"),
@@ -142,7 +144,9 @@ class _Builder:
         if folder is None:
             if reference.get("optional"):
                 return {}
-            raise CannotStart(f'secret "{reference["name"]}" not found; put its keys as files into {self._home.path}/secrets/')
+            raise CannotStartError(
+                f'secret "{reference["name"]}" not found; put its keys as files into {self._home.path}/secrets/'
+            )
         return {file.name: file.read_text() for file in folder.iterdir() if file.is_file()}
 
     def _secret(self, name: str) -> Path | None:
@@ -163,7 +167,7 @@ class _Builder:
     def _volume(self, name: str, read_only: bool) -> Volume | None:
         volume = self._declared.get(name)
         if volume is None:
-            raise CannotStart(f'volume "{name}" is not declared')
+            raise CannotStartError(f'volume "{name}" is not declared')
         if "persistentVolumeClaim" in volume:
             claim = volume["persistentVolumeClaim"]["claimName"]
             own = claim.removeprefix(f"{self._job.id}-")  # one of the Workflow's volumeClaimTemplates
@@ -173,7 +177,7 @@ class _Builder:
         if "configMap" in volume:
             folder = self._job.objects / "configmaps" / volume["configMap"]["name"]
             if not folder.is_dir():
-                raise CannotStart(f'configmap "{volume["configMap"]["name"]}" not found')
+                raise CannotStartError(f'configmap "{volume["configMap"]["name"]}" not found')
             return Volume("folder", str(folder))
         if "secret" in volume:
             secret = self._secret(volume["secret"]["secretName"])
@@ -181,7 +185,7 @@ class _Builder:
                 return Volume("empty")
             if secret is None:
                 wanted = volume["secret"]["secretName"]
-                raise CannotStart(f'secret "{wanted}" not found; put its keys as files into {self._home.path}/secrets/')
+                raise CannotStartError(f'secret "{wanted}" not found; put its keys as files into {self._home.path}/secrets/')
             return Volume("folder", str(secret))
         return self._host_path(volume["hostPath"], read_only)
 
@@ -191,9 +195,9 @@ class _Builder:
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise CannotStart(f"host path {path} can't be made: {error.strerror}") from None
+                raise CannotStartError(f"host path {path} can't be made: {error.strerror}") from None
         if not path.is_dir():
-            raise CannotStart(f"host path {path} is not a folder on this machine")
+            raise CannotStartError(f"host path {path} is not a folder on this machine")
         return Volume("overlay" if read_only else "folder", str(path))
 
     @staticmethod

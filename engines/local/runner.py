@@ -1,4 +1,4 @@
-"""The process that drives one job: observe its pods, reconcile, write the status, start and end pods; until it can rest.
+"""The process that drives one job: observe its pods, reconcile, write the status, start and end pods, until it rests.
 
 `kill -9` at any moment loses nothing: what it decided is in status.json before it acts, and acting twice does no harm.
 """
@@ -11,7 +11,6 @@ import ipaddress
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,41 +21,11 @@ from . import leases, operator, pods, supervisor
 from .notify import Watcher
 from .operator.nodes import pod_name
 from .pod import PodObservation
+from .runners import TERMINAL
 from .state import Home, Job, locked, read_json, try_lock, write_json
 
 LOOK_AGAIN = 1.0  # with pods alive: progress, and supervisors that died without a word
 QUEUE_LOOK_AGAIN = 5.0
-TERMINAL = ("Succeeded", "Failed", "Error")
-
-
-def spawn(job: Job) -> None:
-    """Starts a detached runner for the job. More than one does no harm: all but one leave at once."""
-    runner = [sys.executable, "-P", "-m", "ffdl.engines.local.runner", str(job.home.path), job.id]
-    with open(job.path / "runner.log", "ab") as log:
-        subprocess.run(  # through a shell that leaves at once: nobody has to wait for the runner's end
-            ["/bin/sh", "-c", '"$@" &', "sh", *runner],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,
-            check=True,
-        )
-
-
-def revive(home: Home) -> list[str]:
-    """Starts a runner for every job that wants one and has none. Returns their ids."""
-    revived = []
-    for job_id in os.listdir(home.path / "active"):
-        job = Job(home, job_id)
-        if not job.path.is_dir():
-            with locked(home.path / "lock"):  # a job is being made under it
-                if not job.path.is_dir():
-                    (home.path / "active" / job_id).unlink(missing_ok=True)
-        elif not job.has_runner():
-            spawn(job)
-            revived.append(job_id)
-    return revived
 
 
 def end(job: Job) -> None:
@@ -173,7 +142,7 @@ class Runner:
             if not (folder / "pod.json").exists():
                 try:
                     spec = self._pod(workflow, request)
-                except pods.CannotStart as reason:
+                except pods.CannotStartError as reason:
                     waiting += 1
                     self._explain(request.node_id, str(reason))
                     continue
@@ -196,12 +165,10 @@ class Runner:
         patch = request.template.get("podSpecPatch") or {}
         hostname, subdomain = str(patch.get("hostname") or request.pod_name), str(patch.get("subdomain") or "")
         address = self._address(lease, hostname, subdomain)
-        return pods.build(
-            self._home, self._job, request.template, request.pod_name, address, lease, self._environment
-        )
+        return pods.build(self._home, self._job, request.template, request.pod_name, address, lease, self._environment)
 
     def _address(self, lease: leases.Lease, hostname: str, subdomain: str) -> str:
-        """The pod's own address in the job's piece of 127.0.0.0/8; the same for a host name at every attempt."""
+        """The pod's own address in the job's piece of 127.0.0.0/8; a host name keeps its own over attempts."""
         book = self._job.path / "addresses.json"
         known: dict[str, str] = read_json(book) or {}
         base = int(ipaddress.IPv4Address("127.0.0.0")) + lease.subnet * 4096

@@ -25,7 +25,6 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
 import struct
 import time
 from collections.abc import Iterator
@@ -88,10 +87,11 @@ def is_locked(path: Path) -> bool:
         os.close(descriptor)
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path | str) -> Any:
     """The value in `path`, None if there is no such file."""
     try:
-        return json.loads(path.read_bytes())
+        with open(path, "rb") as stream:
+            return json.loads(stream.read())
     except FileNotFoundError:
         return None
 
@@ -100,15 +100,28 @@ def write_json(path: Path, value: Any) -> None:
     contract.atomic_write(str(path), json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), 0o600)
 
 
+def _remove_tree(path: Path) -> None:
+    import shutil  # costs a command that removes nothing a twentieth of its time
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
 class Job:
     """One job's folder."""
 
     def __init__(self, home: Home, job_id: str) -> None:
-        self.home, self.id = home, job_id
-        self.path = home.path / "jobs" / job_id
-        self.control = self.path / "control"
-        self.pods = self.path / "pods"
-        self.objects = self.path / "objects"
+        self._set(home, job_id, home.path / "jobs" / job_id)
+
+    def _set(self, home: Home, job_id: str, path: Path) -> None:
+        self.home, self.id, self.path = home, job_id, path
+        self.control, self.pods, self.objects = path / "control", path / "pods", path / "objects"
+
+    @classmethod
+    def at(cls, home: Home, job_id: str, path: Path) -> Job:
+        """A job whose folder is not yet in its place."""
+        job = cls.__new__(cls)
+        job._set(home, job_id, path)
+        return job
 
     def workflow(self) -> dict[str, Any]:
         """The Workflow object, status included. Raises NoSuchJob."""
@@ -130,7 +143,7 @@ class Job:
 
     @contextlib.contextmanager
     def edit(self) -> Iterator[dict[str, Any]]:
-        """Hands out the Workflow object (with its status, for reading) and keeps what was changed in metadata and spec."""
+        """Hands out the Workflow object, its status for reading; keeps what was changed in metadata and spec."""
         if not self.path.is_dir():
             raise NoSuchJob(f"no job {self.id}; `ffdl list -a` shows all")
         with locked(self.path / "lock"):
@@ -175,9 +188,13 @@ class Home:
                 contract.atomic_write(str(marker), (FORMAT + "\n").encode())
             found = marker.read_text().strip()
         except OSError as error:
-            raise EngineError(f"{self.path} can't be used: {error.strerror}; set FFDL_HOME to a folder of yours") from None
+            raise EngineError(
+                f"{self.path} can't be used: {error.strerror}; set FFDL_HOME to a folder of yours"
+            ) from None
         if found != FORMAT:
-            raise EngineError(f"{self.path} has format {found}, this ffdl knows {FORMAT}: upgrade ffdl or set FFDL_HOME")
+            raise EngineError(
+                f"{self.path} has format {found}, this ffdl knows {FORMAT}: upgrade ffdl or set FFDL_HOME"
+            )
 
     def job(self, job_id: str) -> Job:
         """Raises NoSuchJob."""
@@ -196,12 +213,16 @@ class Home:
         return [name for _, name in sorted(found, reverse=True)]
 
     def create(self, job_id: str, fill: Any) -> Job:
-        """Makes a job's folder whole or not at all: `fill(job)` writes into a folder that is then renamed into place."""
+        """Makes a job's folder whole or not at all: `fill(job)` writes to one that is then renamed into place."""
         staging = self.path / "trash" / f"new-{job_id}-{os.getpid()}"
-        draft = Job(self, job_id)
-        draft.__dict__.update(path=staging, control=staging / "control", pods=staging / "pods", objects=staging / "objects")
+        draft = Job.at(self, job_id, staging)
         try:
-            for folder in (draft.control / contract.CONTROL_EPOCHS, draft.control / contract.CONTROL_REQUESTS, draft.pods, draft.objects):
+            for folder in (
+                draft.control / contract.CONTROL_EPOCHS,
+                draft.control / contract.CONTROL_REQUESTS,
+                draft.pods,
+                draft.objects,
+            ):
                 folder.mkdir(parents=True, mode=0o700)
             fill(draft)
             with locked(self.path / "lock"):
@@ -211,7 +232,7 @@ class Home:
                 (self.path / "active" / job_id).touch()  # before: a job that nobody looks for would never run
                 os.rename(staging, self.path / "jobs" / job_id)
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            _remove_tree(staging)
         return Job(self, job_id)
 
     def _stamp(self, marker: Path) -> None:
@@ -230,4 +251,4 @@ class Home:
         with contextlib.suppress(FileNotFoundError):
             (self.path / "active" / job.id).unlink()
         os.rename(job.path, grave)
-        shutil.rmtree(grave, ignore_errors=True)
+        _remove_tree(grave)

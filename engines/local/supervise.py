@@ -119,6 +119,7 @@ class Supervisor:
         finally:
             self._end_all()
             self._memory.remove()
+            self._files.open_scratch()
         if self._deadline is not None or self._asked:
             result = PodObservation("Error", -1, DELETED)
         known = {"started_at": self._started_at, "finished_at": time.time()}
@@ -205,10 +206,9 @@ class Supervisor:
         late = self._deadline is not None and time.monotonic() >= self._deadline
         if late or (self._killing and self._isolation == sandbox.NONE):
             self._kill(now)
-        look = self._memory.next_look
-        if look is not None and time.monotonic() >= look:
-            if self._memory.exceeded(os.getpid() if self._isolation == sandbox.NONE else now.first or os.getpid()):
-                self._kill(now)
+        above = now.first if now.first is not None and self._isolation != sandbox.NONE else os.getpid()
+        if self._memory.due() and self._memory.exceeded(above):
+            self._kill(now)
 
     def _hear(self, now: _Running, over: bool = False) -> bool:
         """Reads what the container's processes say. False when none can say anything any more."""

@@ -100,9 +100,8 @@ def cleanup(pod_dir: Path) -> None:
     """Removes what an ended pod left outside its folder, and what makes the folder hard to delete. Idempotent."""
     files = _files(pod_dir)
     started = files.read(files.started)
-    if started is None or _supervised(started):
-        return
-    _clear(files, started)
+    if started is not None and (files.result.exists() or not _supervised(started)):
+        _clear(files, started)
 
 
 def _files(pod_dir: Path) -> PodFiles:
@@ -192,6 +191,4 @@ def _end(files: PodFiles, started: dict[str, Any]) -> bool:
 def _clear(files: PodFiles, started: dict[str, Any]) -> None:
     if started["cgroup"]:
         Cgroup(**started["cgroup"]).remove()
-    for scratch in files.volume("x").parent.glob("*/work/work"):  # overlayfs makes it unreadable even for its owner
-        with contextlib.suppress(OSError):
-            scratch.chmod(0o700)
+    files.open_scratch()

@@ -8,6 +8,7 @@ cd "$(dirname "$0")"
 
 rounds=${ROUNDS:-150}
 steps=${STEPS:-10000} # a round
+rate=${RATE:-0.00005}
 checkpoints=${CHECKPOINT_DIR:-checkpoints}
 results=${RESULT_DIR:-results}
 mkdir -p "$checkpoints" "$results"
@@ -24,7 +25,7 @@ fi
 
 # Reads the data once, then takes $steps steps downhill. Prints: round intercept slope loss
 descend() {
-  awk -F, -v round="$((round + 1))" -v a="$intercept" -v b="$slope" -v steps="$steps" '
+  awk -F, -v round="$((round + 1))" -v a="$intercept" -v b="$slope" -v steps="$steps" -v rate="$rate" '
     NR > 1 { n++; x[n] = $1; y[n] = $2 }
     END {
       for (step = 0; step < steps; step++) {
@@ -33,7 +34,7 @@ descend() {
           error = a + b * x[i] - y[i]
           da += error; db += error * x[i]; loss += error * error
         }
-        a -= 0.00005 * da / n; b -= 0.00005 * db / n
+        a -= rate * da / n; b -= rate * db / n
       }
       printf "%d %.17g %.17g %.6f\n", round, a, b, loss / n
     }' cars.csv

@@ -10,21 +10,21 @@ import pytest
 from tests.behaviours.user import User
 
 
-def mounts() -> list[str]:
-    return sorted(line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines())
+def mounts(user: User) -> list[str]:
+    """Those that a pod of this user's made and that its end should have taken along."""
+    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(user.folder) in line]
 
 
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[User]:
     """A user; afterwards, once every job is deleted, nothing of theirs may be left on the machine."""
-    before = mounts()
     someone = User(tmp_path)
     yield someone
     someone.env.pop("FFDL_RETRY_SECONDS", None)
     for job in someone.engine.ids():
         someone.ffdl("delete", job, "-y")
     someone.wait_for(lambda: not someone.processes(), f"the end of {someone.processes()}")
-    assert mounts() == before
+    assert mounts(someone) == []
     assert someone.cgroups() == []
     assert [entry.name for entry in (someone.home / "leases").iterdir() if entry.name != "lock"] == []
     assert list((someone.home / "jobs").iterdir()) == []

@@ -96,7 +96,9 @@ def test_a_halted_script_that_knows_nothing_of_us(user: User) -> None:
     script = """
 i=$(cat "$CHECKPOINT_DIR/i" 2>/dev/null || echo 0)
 echo from $i
-while [ $i -lt 40 ]; do i=$((i+1)); sleep 0.05; echo $i > "$CHECKPOINT_DIR/i.new" && mv "$CHECKPOINT_DIR/i.new" "$CHECKPOINT_DIR/i"; done
+while [ $i -lt 40 ]; do
+  i=$((i+1)); sleep 0.05; echo $i > "$CHECKPOINT_DIR/i.new" && mv "$CHECKPOINT_DIR/i.new" "$CHECKPOINT_DIR/i"
+done
 echo $i > "$RESULT_DIR/i"
 """
     job = user.train(user.command(script))

@@ -37,7 +37,9 @@ def test_killed_while_bytes_move(user: User, reference: bytes, victim: str, phas
     """Downloads and uploads are tried again, whole, whoever dies in them."""
     if {victim, phase} == {"download", "store"} or (victim, phase) == ("helper", "store"):
         pytest.skip(f"there is no {victim} while the {phase} step runs")
-    job = user.train(user.job())
+    folder = user.job()
+    (folder / "ballast").write_bytes(random.randbytes(40 << 20))  # so that moving it takes a while
+    job = user.train(folder)
     user.wait_for(lambda: bool(user.pids(phase)), f"the {phase} step")
     user.kill(victim)
     assert user.until_over(job).state == "COMPLETED", user.story()

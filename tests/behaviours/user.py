@@ -1,4 +1,4 @@
-"""A user at a terminal with an engine of their own: behaviours go through the `ffdl` command and are watched by the engine."""
+"""A user at a terminal with an engine of their own: behaviours go through the `ffdl` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script's side of a job: what it says reaches the agent, a halt takes place at the next step, nothing stalls it."""
+"""The script's side of a job: what it says reaches the agent, a halt comes at the next step, nothing stalls it."""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import minio
+
 KEY, SECRET = "tester", "a-secret-of-the-tests"
 
 
@@ -35,7 +37,9 @@ class Server:
     def bucket(self, name: str) -> Path:
         """The folder of a bucket, made if need be."""
         folder = self.root / name
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            client = minio.Minio(f"127.0.0.1:{self.port}", KEY, SECRET, secure=False)
+            client.make_bucket(name)
         return folder
 
 
@@ -51,8 +55,8 @@ def serve(root: Path) -> Iterator[Server]:
     """An S3 server over the folder `root`, on a free port."""
     root.mkdir(parents=True, exist_ok=True)
     command = [rclone(), "serve", "s3", "--addr", "127.0.0.1:0", "--auth-key", f"{KEY},{SECRET}"]
-    # The server looks at the folder for each request: the tests write there too.
-    command += ["--vfs-cache-mode", "off", "--dir-cache-time", "0s", "--poll-interval", "0", str(root)]
+    # The server soon sees what the tests write to the folder. (Looking at each request costs it seconds.)
+    command += ["--vfs-cache-mode", "off", "--dir-cache-time", "20ms", "--poll-interval", "0", str(root)]
     environment = {**os.environ, "RCLONE_CONFIG": os.devnull}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

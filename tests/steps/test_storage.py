@@ -36,8 +36,9 @@ def bucket(server: s3.Server, name: str, endpoint: str = "", **credentials: str)
 def objects(request: pytest.FixtureRequest, server: s3.Server, tmp_path: Path) -> Objects:
     if request.param == "folder":
         return FolderObjects(str(tmp_path / "store"), "b", create=True)
-    server.bucket(tmp_path.name)
-    return bucket(server, tmp_path.name)
+    name = f"bucket-{len(list(server.root.iterdir()))}"
+    server.bucket(name)
+    return bucket(server, name)
 
 
 def put(objects: Objects, key: str, folder: Path, data: bytes) -> tuple[Entry, str]:

@@ -93,10 +93,9 @@ class Job:
         import numpy
 
         state = {"step": step, "w": numpy.full(size, step if fill is None else fill, numpy.uint8)}
-        document, contents = encoding.encode(state)
-        return checkpoint.write(
-            str(self.checkpoints / where), step, document, contents, generation=1, epoch=1, world_size=1
-        )
+        taken = encoding.encode(state)
+        folder = str(self.checkpoints / where)
+        return checkpoint.write(folder, step, taken.document(), taken.contents, generation=1, epoch=1, world_size=1)
 
     def start(self, step: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         variables = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "FFDL_", "ARGO_"))}
@@ -120,8 +119,8 @@ class Job:
     def good(self, step: str, *arguments: str, **environment: str) -> str:
         """Runs a step that must succeed. Returns what it said."""
         done = self.run(step, *arguments, **environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
+        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr, done.stderr
         return done.stdout
 
     def red(self, step: str, *arguments: str, **environment: str) -> str:

@@ -64,7 +64,9 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_a_user_writes_goes_through_a_field_that_argo_rewrites(command: str) -> None:
     """Argo and Kubernetes rewrite {{…}}, $$ and $(VAR) in a Workflow; a command must reach the shell as written."""
-    result = compiled(framework={**FRAMEWORK, "command": command}, name=command, env={"GREETING": command.replace("${HOME}", "")})
+    result = compiled(
+        framework={**FRAMEWORK, "command": command}, name=command, env={"GREETING": command.replace("${HOME}", "")}
+    )
     assert JobSpec.from_json(result.config["job.json"].decode()).command == command
     assert command not in json.dumps(result.workflow["spec"], ensure_ascii=False)
 
@@ -77,7 +79,9 @@ def test_secrets_are_in_secrets_only() -> None:
         "training_data": {"container": "d"},
         "connection": {"auth_url": "http://s3", "user_name": "someone", "password": "${S3_PASSWORD}"},
     }
-    result = compiled({"S3_PASSWORD": "hush", "TOKEN": "psst"}, data_stores=[store], env={"API": "${TOKEN}", "LEVEL": "1"})
+    result = compiled(
+        {"S3_PASSWORD": "hush", "TOKEN": "psst"}, data_stores=[store], env={"API": "${TOKEN}", "LEVEL": "1"}
+    )
     everything_else = json.dumps(result.workflow) + str(result.config)
     assert "hush" not in everything_else
     assert "psst" not in everything_else

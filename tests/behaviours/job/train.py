@@ -1,8 +1,9 @@
-"""A small job with everything that makes resuming hard: shuffling, momentum, an RNG; some milliseconds of work a step."""
+"""A small job with all that makes resuming hard: shuffling, momentum, an RNG; some milliseconds of work a step."""
 
 import os
 
 import numpy as np
+
 from ffdl import learner
 
 STEPS = int(os.environ.get("STEPS", "150"))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from ffdl.engines.local import cgroup, processes, sandbox, supervisor
 from ffdl.engines.local.pod import Container, Mount, Output, PodObservation, PodSpec, Volume
 
@@ -24,6 +23,13 @@ def await_(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
         time.sleep(0.002)
+
+
+def _environment(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 class Pods:
@@ -102,6 +108,11 @@ class Pods:
         """A log without its times."""
         return "".join(line.split(" ", 1)[1] for line in (pod / name).read_text().splitlines(keepends=True))
 
+    @staticmethod
+    def await_(condition: Callable[[], object], what: str) -> None:
+        """Waits, within a bound, until `condition` holds; `what` is named if it never does."""
+        await_(condition, what)
+
     def pids(self, pod: Path) -> dict[str, int]:
         """Supervisor, first process and main of a pod whose user code runs."""
         await_(lambda: (pod / "state.json").exists(), "state.json")
@@ -116,12 +127,16 @@ class Pods:
         """Living processes of these pods: with their mark, or with a file of theirs open."""
         return [p.pid for p in processes.everything() if p.alive and self._is_ours(p.pid)]
 
+    def marked(self) -> list[int]:
+        """Of those, the ones that run user code or what it started. None may be left when a pod has ended."""
+        return [pid for pid in self.processes() if self.token in _environment(pid)]
+
     def _is_ours(self, pid: int) -> bool:
         if pid == os.getpid():
             return False
+        if self.token in _environment(pid):
+            return True
         try:
-            if self.token.encode() in Path(f"/proc/{pid}/environ").read_bytes():
-                return True
             open_files = [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
         except OSError:
             return False

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from ffdl.engines.local import processes, supervisor
 from ffdl.engines.local.pod import PodObservation
 
@@ -23,7 +22,7 @@ def verdict(seen: PodObservation) -> tuple[str, int | None, str]:
 
 
 def test_deleting_asks_main_alone_and_waits(pods) -> None:
-    """A learner checkpoints on SIGTERM; its helpers must live until it has, and its exit code is lost, as on Kubernetes."""
+    """A learner checkpoints on SIGTERM; its workers must live until it has. Its exit code is lost, as on Kubernetes."""
     child = "sh -c 'trap \"echo child >> $0/asked\" TERM; echo up > $0/child; while :; do sleep 0.01; done' $J & "
     main = "trap 'sleep 0.2; echo main >> $J/asked; exit 0' TERM; until [ -s $J/child ]; do sleep 0.01; done; "
     pod = pods.start(f"{child}{main} echo up > $J/up; while :; do sleep 0.01; done")
@@ -104,7 +103,9 @@ def test_a_recycled_pid_is_not_signalled(pods) -> None:
     """After a supervisor's death its number may belong to the user's editor."""
     pod = pods.start("echo up > $J/up; exec sleep 1000")
     pods.wait_for("up")
+    began = processes.stat(pods.pids(pod)["main"])
     os.kill(pods.pids(pod)["supervisor"], signal.SIGKILL)
+    pods.await_(lambda: _ticks_since_boot() > began.start + 1, "the clock")  # no number comes back within one tick
     bystander = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
         for name in ("started", "state.json"):
@@ -119,6 +120,10 @@ def test_a_recycled_pid_is_not_signalled(pods) -> None:
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def _ticks_since_boot() -> float:
+    return float(Path("/proc/uptime").read_text().split()[0]) * os.sysconf("SC_CLK_TCK")
 
 
 def test_eight_launchers_run_it_once(pods) -> None:

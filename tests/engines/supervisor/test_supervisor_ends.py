@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from ffdl.engines.local import supervisor
 from ffdl.engines.local.pod import Mount, Output, PodSpec, Volume
 
@@ -109,7 +108,7 @@ def test_end_takes_daemons_along(pods, script: str) -> None:
     """Whatever user code left running holds CPUs and GPUs that the next job was promised."""
     script = script.replace("; exit", "; until [ -s $J/daemon ]; do sleep 0.01; done; exit")
     pods.run(script)
-    assert pods.processes() == []
+    assert pods.marked() == []
 
 
 def test_daemon_of_an_init_container_ends_with_it(pods) -> None:
@@ -162,7 +161,7 @@ def test_working_directory(pods) -> None:
 
 
 def test_output_parameters(pods) -> None:
-    """The helper hands offers and outcomes to the Workflow by these files; one newline at the end is not part of them."""
+    """The helper hands offers to the Workflow by these files; one newline at the end is not part of them."""
     wanted = [
         Output("a", "/ffdl/run/a"),
         Output("b", "/ffdl/run/b", default="else"),
@@ -213,7 +212,7 @@ def test_output_parameter_that_cannot_be_had(pods, script: str, words: str) -> N
     ],
 )
 def test_progress(pods, script: str, progress: str) -> None:
-    """PROGRESS in `list` is what the job last said in Argo's way, and nothing that user code may write breaks a look."""
+    """PROGRESS in `list` is what the job last said in Argo's way; nothing user code may write breaks a look."""
     pod = pods.start(f"{script}; echo up > $J/up; until [ -e $J/go ]; do sleep 0.01; done")
     pods.wait_for("up")
     assert supervisor.observe(pod).progress == progress

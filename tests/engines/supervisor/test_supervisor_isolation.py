@@ -1,9 +1,10 @@
-"""What a pod sees of this machine and what this machine sees of a pod, with namespaces: as this user, and as an ordinary one."""
+"""What a pod with namespaces sees of this machine, and this machine of it: run by this user and by an ordinary one."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -11,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from ffdl.engines.local import sandbox, supervisor
+from ffdl.engines.local import linux, sandbox, supervisor
 from ffdl.engines.local.pod import Mount, Volume
 
 pytestmark = pytest.mark.parametrize("isolation", [sandbox.NAMESPACES], indirect=True)
 
 NOBODY = 65534
 _PR_SET_DUMPABLE = 4
+MS_SHARED = 1 << 20
 
 
 @pytest.fixture(params=["self", "nobody"])
@@ -44,7 +45,7 @@ def as_user(request: pytest.FixtureRequest, pods) -> Callable[[Callable[[], None
                     act()
                     pods.close()
                 os._exit(0)
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - this is a fork: nothing may leave it
                 traceback.print_exc()
                 sys.stderr.flush()
                 os._exit(1)
@@ -81,7 +82,7 @@ def test_mounts_stay_in_the_pod(pods, as_user) -> None:
 
     def act() -> None:
         before = Path("/proc/self/mountinfo").read_text()
-        pod = pods.start("echo up > /job/up; exec sleep 1000")
+        pods.start("echo up > /job/up; exec sleep 1000")
         pods.wait_for("up")
         assert pods.mounts_seen() == []
         assert str(pods.folder) not in before
@@ -126,6 +127,8 @@ def test_overlay_takes_writes_and_the_data_stays(pods, as_user) -> None:
         )
         assert pods.end(pod).phase == "Succeeded"
         assert pods.log(pod).split() == ["mine", "by-init", "y"]
+        supervisor.cleanup(pod)
+        shutil.rmtree(pod / "volumes")  # overlayfs leaves a folder that not even its owner can read
 
     as_user(act)
     assert (source / "a").read_text() == "original"
@@ -217,6 +220,61 @@ def test_a_long_name(pods) -> None:
     assert pods.log(pod).split() == ["n" * 63, "127.9.8.6", "n" * 63]
 
 
+def in_mounts_of_its_own(act: Callable[[], None]) -> None:
+    """Runs a function in a child process that may mount what it likes."""
+    if os.geteuid():
+        pytest.skip("needs root")
+    child = os.fork()
+    if child == 0:
+        try:
+            linux.unshare(linux.CLONE_NEWNS)
+            linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
+            act()
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - this is a fork: nothing may leave it
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_mounts_stay_in_the_pod_where_mounts_are_shared(pods) -> None:
+    """Most machines share mounts between namespaces: a pod's must not reach the machine that way."""
+
+    def act() -> None:
+        linux.mount(None, "/", None, linux.MS_REC | MS_SHARED)
+        pods.start("echo up > /job/up; exec sleep 1000")
+        pods.wait_for("up")
+        assert pods.mounts_seen() == []
+        assert not os.path.exists("/ffdl/run")
+        pods.close()
+
+    in_mounts_of_its_own(act)
+
+
+def test_overlay_that_cannot_be_is_read_only(pods) -> None:
+    """In a container, whose own root is an overlay, the user's data is still safe: writes to it are refused."""
+    source = pods.folder / "source"
+    source.mkdir()
+    (source / "a").write_text("original")
+    pods.volumes["data"] = Volume("overlay", str(source))
+    pods.mounts.append(Mount("data", "/ffdl/volumes/data"))
+
+    def act() -> None:
+        linux.mount("scratch", "/media", "tmpfs")
+        for name in ("upper", "work"):
+            os.mkdir(f"/media/{name}")
+        where = str(pods.folder)
+        linux.mount("over", where, "overlay", 0, f"lowerdir={where},upperdir=/media/upper,workdir=/media/work")
+        pod = pods.start("cat /ffdl/volumes/data/a; echo x > /ffdl/volumes/data/a")
+        assert pods.end(pod).phase == "Failed"
+        assert pods.log(pod).startswith("original")
+        assert "Read-only file system" in pods.log(pod)
+        assert (source / "a").read_text() == "original"
+
+    in_mounts_of_its_own(act)
+
+
 def test_a_link_in_a_volume_leads_nowhere(pods) -> None:
     """User code plants a link where the next pod mounts: the mount is refused, not made elsewhere."""
     (pods.shared / "trap").symlink_to("/etc")
@@ -279,7 +337,7 @@ def test_root_without_the_right_to_mount(pods) -> None:
 
 _PROGRAM = """
 import pathlib, sys, time
-from ffdl.engines.local import sandbox, supervisor
+from ffdl.engines.local import linux, sandbox, supervisor
 assert sandbox._tried()
 pod = pathlib.Path(sys.argv[1])
 supervisor.launch(pod)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z ")
@@ -18,7 +18,7 @@ def test_each_line_has_its_time(pods) -> None:
     lines = (pod / "main.log").read_bytes().splitlines()
     assert [STAMP.sub(b"", line, count=1) for line in lines] == [b"out", b"err", b"", b"no end"]
     for line in lines:
-        said = datetime.strptime(line.split()[0].decode(), "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+        said = datetime.strptime(line.split()[0].decode(), "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
         assert before - 0.001 <= said.timestamp() <= time.time()
     assert pods.log(pod, "init-prep.log") == "preparing\n"
 
@@ -55,4 +55,4 @@ def test_floods_and_endless_lines_take_no_memory(pods) -> None:
     pods.end(pod)
     log = (pod / "main.log").read_bytes()
     assert log.endswith(b" last\n")
-    assert log.count(b"\n") == 100_002 and log.count(b"\0") == 30_000_000
+    assert (log.count(b"\n"), log.count(b"\0")) == (100_002, 30_000_000)

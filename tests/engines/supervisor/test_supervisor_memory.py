@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from ffdl.engines.local import cgroup, supervisor
 
 HOG = f"{sys.executable} -S -c \"x = bytearray(300 << 20); print('held', flush=True); import time; time.sleep(1000)\""
@@ -15,7 +14,7 @@ KILLED = ("Failed", 137, "main: OOMKilled (exit code 137)")
 
 
 def test_main_out_of_memory(pods, accounting: str) -> None:
-    """`FAILED: out of memory` with the limit, and never a retry that hits the same wall: told apart from any other 137."""
+    """Out of memory is told apart from any other 137: trying again would hit the same wall."""
     seen = pods.run(f"exec {HOG}", memory=96 << 20)
     assert (seen.phase, seen.exit_code, seen.message) == KILLED
     assert pods.cgroups() == []
