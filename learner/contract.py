@@ -112,6 +112,7 @@ CONTROL_REPORT = "report.json"  # the helper's one line of status (the ConfigMap
 CONTROL_EPOCHS = "epochs"  # a folder: epoch N is taken by creating the file N exclusively
 CONTROL_REQUESTS = "requests"  # a folder: *.json asked of the runner; each is removed once done
 REQUEST_ANNOTATE = "annotate"  # {"kind": "annotate", "annotations": {name: value}}
+REQUEST_STOP = "stop"  # {"kind": "stop", "annotations": …}: spec.shutdown, for a job whose pods can't start
 REQUEST_DELETE_POD = "delete-pod"  # {"kind": "delete-pod", "pod": name, "force": bool}
 
 

@@ -21,7 +21,7 @@ from ..learner import contract
 from . import shipper as shipping
 from .channel import Channel, ClosedError
 from .coordinator import Coordinator
-from .effects import Annotate, Close, DeletePod, Effect, Mark, Record, Send, Ship
+from .effects import Annotate, Close, DeletePod, Effect, Mark, Record, Send, Ship, Stop
 from .journal import Journal
 from .report import Pace, progress, report
 from .view import LocalView, Snapshot, View
@@ -209,6 +209,8 @@ class Helper:
                 self._close(effect.conn, effect.why)
             elif isinstance(effect, Annotate):
                 self.view.annotate(effect.annotations)
+            elif isinstance(effect, Stop):
+                self.view.stop(effect.annotations)
             elif isinstance(effect, DeletePod):
                 self.view.delete_pod(effect.name)
             elif isinstance(effect, Mark):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..learner import contract
 from .channel import Message
-from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship
+from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship, Stop
 from .journal import State
 from .verdict import OUT_OF_MEMORY, judge, size
 from .view import Snapshot
@@ -53,6 +53,7 @@ class Coordinator:
         self._token = token.encode()
         self._deleted: set[str] = set()
         self._now = self._recorded = now
+        self._waiting_since: float | None = None  # a pod can't start since then
         self._complete_at: float | None = None
         if state.completed:
             self._complete_at = now + self._grace()
@@ -278,8 +279,13 @@ class Coordinator:
                 reason = f"learner {index + 1} ran out of memory (limit {size(self.spec.memory)}) {kills} times"
                 yield from self._end({"kind": "ended", "reason": reason})
         if snapshot.failed_step:
-            why = f": {snapshot.failed_reason}" if snapshot.failed_reason else ""
-            yield from self._end({"kind": "ended", "reason": f"{snapshot.failed_step} failed{why}"})
+            why = snapshot.failed_reason.removeprefix(f"{snapshot.failed_step}: ")
+            reason = f"{snapshot.failed_step} failed" + (f": {why}" if why else "")
+            yield from self._end({"kind": "ended", "reason": reason})
+        if not snapshot.waiting:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self._now
         if snapshot.stop:
             yield from self._end({"kind": "ended", "reason": "stopped"})
         if snapshot.suspended and self.halting is None and not self.over:
@@ -318,6 +324,11 @@ class Coordinator:
             limit = self.spec.max_runtime
             if limit is not None and self.state.running > limit:
                 yield from self._end({"kind": "ended", "reason": f"ran for longer than max_runtime ({limit:g} s)"})
+        since = self._waiting_since
+        if since is not None and now - since > self.spec.start_timeout and self.halting is None and not self.over:
+            reason = f"could not start within start_timeout ({self.spec.start_timeout:g} s): {self.snapshot.waiting}"
+            yield from self._end({"kind": "ended", "reason": reason})
+            yield Stop({contract.ANNOTATION_REASON: reason})
         yield from self._complete(now)
 
     def _gone(self, member: Member, now: float) -> bool:

@@ -46,5 +46,12 @@ class Ship:
     """There is something new to ship."""
 
 
-Effect = Send | Close | Record | Annotate | DeletePod | Mark | Ship
+@dataclass(frozen=True)
+class Stop:
+    """Pods that can't start hear no END: the Workflow itself is stopped, with the reason in the same write."""
+
+    annotations: dict[str, str]
+
+
+Effect = Send | Close | Record | Annotate | DeletePod | Mark | Ship | Stop
 Effects = Iterator[Effect]  # in the order in which they are to be carried out

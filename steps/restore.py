@@ -20,6 +20,7 @@ from .storage import CHUNK, Entry, Objects, StoreError, printable
 from .transfer import run_all
 
 FILES, FILES_AGAIN, FILES_MANIFEST = "files", "files-2", "files.json"
+BOTH = (FILES, FILES_AGAIN)  # a changed file goes where the snapshot that is there has none
 STAGING = ".ffdl-restore"  # in CHECKPOINT_DIR while a script's own files come back
 _LEARNER = re.compile(r"learner-[1-9]\d*")
 _STEP = re.compile(re.escape(checkpoint.PREFIX) + r"\d+")

@@ -13,7 +13,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from ..learner import contract
-from .storage import CHUNK, PART, Entry, NoRanges, Source, SourceError, StoreError, classify, printable, to_disk
+from .storage import CHUNK, PART, SINGLE, Entry, NoRanges, Source, SourceError, StoreError, classify, printable, to_disk
 
 MOST_PARTS = 10_000  # S3's
 _NO_KEY = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # what XML listings and UTF-8 can't carry
@@ -106,7 +106,7 @@ class S3Objects:
     def put(self, key: str, source: Source) -> tuple[Entry, str]:
         digests = _Digests(source.size)
         try:
-            if source.size <= PART:
+            if source.size <= SINGLE:
                 data = b"".join(digests.passing(source.pieces()))
                 answer = obstore.put(self._store, key, data, use_multipart=False)
                 entry: Entry | None = Entry(key, source.size, _tag(answer["e_tag"]))

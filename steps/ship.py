@@ -1,7 +1,7 @@
 """`python -m ffdl.steps.ship [--checkpoints] [--logs] [--final]`: takes to the results store what is new, and ends.
 
-A program of its own, so that the helper, which runs it now and then, does not hold a store's client. Exit code 0: all is
-there; 70: not all, with the reason as the last line on standard error; 75: asked to stop.
+A program of its own, so that the helper, which runs it now and then, does not hold a store's client. Exit code 0: all
+is there; 70: not all, with the reason as the last line on standard error; 75: asked to stop.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 RETRY_ENV = "FFDL_RETRY_SECONDS"  # how long a store that fails is tried again, in seconds
 CHUNK = 1 << 20  # bytes read at once
-PART = 8 << 20  # bytes: what is bigger goes in parts
+PART = 8 << 20  # bytes
+SINGLE = 2 << 20  # bytes: what is bigger goes in parts, a few of which are held in memory
 
 
 class StoreError(Exception):

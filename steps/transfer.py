@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from ..learner import contract
 from .retrying import Patience, Stop
-from .storage import PART, Entry, Objects, Source, SourceError, StoreError, Vanished, printable
+from .storage import SINGLE, Entry, Objects, Source, SourceError, StoreError, Vanished, printable
 
 WORKERS = 8
-BUDGET = 2 * PART  # bytes of file contents held in memory at once
+BUDGET = WORKERS * SINGLE  # bytes of file contents held in memory at once
 READ_AGAIN = 3  # a file that changes while it is read
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ def upload(
         for last in (*[False] * (READ_AGAIN - 1), True):
             stop.check()
             try:
-                with Source(item.root, item.relative) as source, budget.hold(source.size):
+                with Source(item.root, item.relative) as source, budget.hold(_share(source.size)):
                     return key, _store(objects, key, source, there.get(key), memory, patience)
             except Vanished as error:
                 return key, error
@@ -175,6 +175,10 @@ def upload(
             there.pop(key, None)
             del outcome.stored[key]
     raise StoreError(f"{objects.where}: {printable(wrong[0])} is not there as it was stored")
+
+
+def _share(size: int) -> int:
+    return size if size <= SINGLE else BUDGET
 
 
 def _store(

@@ -35,6 +35,7 @@ class Snapshot:
     oom_kills: dict[int, int] = field(default_factory=dict)
     active: frozenset[int] = frozenset()
     unstarted: tuple[str, ...] = ()
+    waiting: str = ""  # why one of them does not start, in its engine's words
     busy: bool = False
 
 
@@ -52,6 +53,9 @@ class View(Protocol):
     def read(self) -> Snapshot: ...
 
     def annotate(self, annotations: dict[str, str]) -> None: ...
+
+    def stop(self, annotations: dict[str, str]) -> None:
+        """Stops the Workflow, and says why in the same write."""
 
     def delete_pod(self, name: str, force: bool = False) -> None: ...
 
@@ -88,6 +92,9 @@ class LocalView:
     def annotate(self, annotations: dict[str, str]) -> None:
         self._request({"kind": contract.REQUEST_ANNOTATE, "annotations": annotations})
 
+    def stop(self, annotations: dict[str, str]) -> None:
+        self._request({"kind": contract.REQUEST_STOP, "annotations": annotations})
+
     def delete_pod(self, name: str, force: bool = False) -> None:
         self._request({"kind": contract.REQUEST_DELETE_POD, "pod": name, "force": force})
 
@@ -116,7 +123,7 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
     learners: dict[int, str] = {}
     messages: dict[int, tuple[str, str]] = {}
     oom_kills: dict[int, int] = {}
-    active, unstarted, failed_step, busy = set(), [], "", False
+    active, unstarted, waiting, failed_step, busy = set(), [], "", "", False
     retried = {node.get("displayName") for node in nodes if node.get("type") == "Retry"}
     for node in nodes:
         name, kind, phase = str(node.get("displayName", "")), node.get("type"), node.get("phase")
@@ -139,6 +146,7 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
                 busy = True
         if kind == "Pod" and phase == "Pending" and (match or attempt_of == "download"):
             unstarted.append(_pod_name(workflow, node))
+            waiting = waiting or str(node.get("message") or "")
     return Snapshot(
         suspended=spec.get("suspend") is True,
         stop=contract.ANNOTATION_STOP in annotations,
@@ -149,6 +157,7 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
         oom_kills=oom_kills,
         active=frozenset(active),
         unstarted=tuple(unstarted),
+        waiting=waiting,
         busy=busy,
     )
 

@@ -152,9 +152,9 @@ def metrics(job: Job, follow: bool) -> Iterator[dict[str, Any]]:
             folder = job.log_folder()
             records = []
             watcher.watch(job.control)
-            for learner in sorted(folder.glob("learner-*")):
-                watcher.watch(learner)
-                path = learner / contract.METRICS_FILE
+            for place in (folder, *sorted(entry for entry in folder.glob("*") if entry.is_dir())):
+                watcher.watch(place)
+                path = place / contract.METRICS_FILE
                 key = path.relative_to(folder)
                 lines, offsets[key] = _records(path, offsets.get(key, 0))
                 records.extend(lines)

@@ -140,18 +140,18 @@ class _Builder:
         return self._secret_values(reference).get(reference["key"], "")
 
     def _secret_values(self, reference: Mapping[str, Any]) -> dict[str, str]:
-        folder = self._secret(reference["name"])
+        folder = self._secret(reference["name"], bool(reference.get("optional")))
         if folder is None:
-            if reference.get("optional"):
-                return {}
-            raise CannotStartError(
-                f'secret "{reference["name"]}" not found; put its keys as files into {self._home.path}/secrets/'
-            )
+            return {}
         return {file.name: file.read_text() for file in folder.iterdir() if file.is_file()}
 
-    def _secret(self, name: str) -> Path | None:
+    def _secret(self, name: str, optional: bool) -> Path | None:
+        """The folder of the job's own Secret, or of one that the user put into the home; None only if `optional`."""
         candidates = (self._job.objects / "secrets" / name, self._home.path / "secrets" / name)
-        return next((folder for folder in candidates if folder.is_dir()), None)
+        found = next((folder for folder in candidates if folder.is_dir()), None)
+        if found is None and not optional:
+            raise CannotStartError(f'secret "{name}" not found; put its keys as files into {candidates[1]}')
+        return found
 
     def _mount(self, mount: Mapping[str, Any]) -> Mount | None:
         name, read_only = mount["name"], bool(mount.get("readOnly"))
@@ -180,13 +180,8 @@ class _Builder:
                 raise CannotStartError(f'configmap "{volume["configMap"]["name"]}" not found')
             return Volume("folder", str(folder))
         if "secret" in volume:
-            secret = self._secret(volume["secret"]["secretName"])
-            if secret is None and volume["secret"].get("optional"):
-                return Volume("empty")
-            if secret is None:
-                wanted = volume["secret"]["secretName"]
-                raise CannotStartError(f'secret "{wanted}" not found; put its keys as files into {self._home.path}/secrets/')
-            return Volume("folder", str(secret))
+            secret = self._secret(volume["secret"]["secretName"], bool(volume["secret"].get("optional")))
+            return Volume("empty") if secret is None else Volume("folder", str(secret))
         return self._host_path(volume["hostPath"], read_only)
 
     def _host_path(self, source: Mapping[str, Any], read_only: bool) -> Volume:

@@ -168,7 +168,7 @@ class Runner:
         return pods.build(self._home, self._job, request.template, request.pod_name, address, lease, self._environment)
 
     def _address(self, lease: leases.Lease, hostname: str, subdomain: str) -> str:
-        """The pod's own address in the job's piece of 127.0.0.0/8; a host name keeps its own over attempts."""
+        """The pod's own address in the job's piece of 127.0.0.0/8; a host name keeps its over attempts."""
         book = self._job.path / "addresses.json"
         known: dict[str, str] = read_json(book) or {}
         base = int(ipaddress.IPv4Address("127.0.0.0")) + lease.subnet * 4096
@@ -216,8 +216,10 @@ class Runner:
         for path in sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime_ns):
             try:
                 request = json.loads(path.read_bytes())
-                if request["kind"] == contract.REQUEST_ANNOTATE:
+                if request["kind"] in (contract.REQUEST_ANNOTATE, contract.REQUEST_STOP):
                     with self._job.edit() as workflow:
+                        if request["kind"] == contract.REQUEST_STOP:
+                            workflow["spec"]["shutdown"] = "Stop"
                         workflow["metadata"].setdefault("annotations", {}).update(request["annotations"])
                 elif request["kind"] == contract.REQUEST_DELETE_POD and "/" not in request["pod"]:
                     self._terminate(request["pod"], bool(request.get("force")))
@@ -228,7 +230,7 @@ class Runner:
             path.unlink(missing_ok=True)
 
     def _rest(self) -> bool:
-        """Ends the runner's work, unless there is more of it. Decided under the job's lock: `resume` looks there too."""
+        """Ends the runner's work, unless there is more of it. Decided under the lock that `resume` takes too."""
         with locked(self._job.path / "lock"):
             workflow = self._job.workflow()
             finished = workflow["status"].get("phase") in TERMINAL

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.behaviours.user import User
+from tests.steps import s3 as servers
 
 
 def mounts(user: User) -> list[str]:
@@ -30,3 +32,18 @@ def user(tmp_path: Path) -> Iterator[User]:
     assert list((someone.home / "jobs").iterdir()) == []
     assert list((someone.home / "active").iterdir()) == []
     assert list((someone.home / "trash").iterdir()) == []
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    """An S3 server for all tests; each makes buckets of its own."""
+    with servers.serve(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def dice() -> random.Random:
+    """Seeded random numbers; the seed is printed."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    return random.Random(seed)

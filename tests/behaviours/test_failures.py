@@ -165,3 +165,22 @@ print(job.wait(60).state, [line.text for line in job.logs()], job.workflow()["ki
 """
     done = subprocess.run([sys.executable, "-c", script], env=user.env, cwd=user.folder, capture_output=True, text=True)
     assert done.stdout.strip() == "COMPLETED ['hello from python'] Workflow", done.stderr
+
+
+def test_a_pod_that_cannot_start_says_why_and_ends(user: User) -> None:
+    """A Secret that nobody made must not keep a job waiting for ever, nor silently."""
+    job = user.train(user.command("true", env_from_secret=["nowhere"], start_timeout="3s"))
+    waiting = user.until(job, lambda s: s.state == "PENDING" and "nowhere" in s.reason)
+    assert 'secret "nowhere" not found' in waiting.reason
+    reason = failed(user, job)
+    assert "start_timeout" in reason
+    assert 'secret "nowhere" not found' in reason
+
+
+def test_a_secret_reaches_the_command(user: User) -> None:
+    """Credentials a script needs come from a Secret, not from the manifest."""
+    secret = user.home / "secrets" / "mine"
+    secret.mkdir(parents=True)
+    (secret / "API_KEY").write_text("psst")
+    job = user.train(user.command('[ "$API_KEY" = psst ]', env_from_secret=["mine"]))
+    assert user.until_over(job).state == "COMPLETED", user.story()

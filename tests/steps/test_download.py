@@ -384,7 +384,7 @@ def test_each_independent_learner_gets_its_own_back(job: Job) -> None:
 
 
 def test_a_torn_checkpoint_is_never_restored(job: Job) -> None:
-    """Cut or flipped at any byte, or without its marker, a checkpoint in the store is passed over for the one before it."""
+    """Cut or flipped at any byte, a checkpoint in the store is passed over for the one before it."""
     print("seed", SEED)
     chance = random.Random(SEED)
     job.good("download")

@@ -131,6 +131,7 @@ def test_a_log_that_grows_meanwhile_is_shipped(job: Job) -> None:
         with open(log, "ab", buffering=0) as stream:
             while not ended.is_set():
                 stream.write(b"line\n" * 100)
+                ended.wait(0.001)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -198,7 +199,7 @@ def test_a_scripts_own_snapshot_is_whole_at_every_moment(job: Job) -> None:
         job.good("ship", "--final")
         assert manifest(job) == after
         before = after
-    assert len(tree(job.stored)) == 2 * 0 + len(before) + 1
+    assert len(tree(job.stored)) == len(before) + 1
 
 
 def test_a_snapshot_is_taken_only_in_a_quiet_moment(job: Job) -> None:

@@ -231,8 +231,8 @@ def test_ffdls_sentences(server: s3.Server) -> None:
     assert wrong_key == "Data store authentication information for id 'cos' incorrect or there is a connection problem"
     assert storage.sentence(failure("faults", s3.KEY, 1), "cos", "faults") == wrong_key
     assert storage.sentence(failure("absent", s3.KEY, server.port), "cos", "absent") == (
-        "Data store bucket 'absent' for data store id 'cos' incorrect, there may be a connection problem or credentials do not "
-        "allow access to the bucket"
+        "Data store bucket 'absent' for data store id 'cos' incorrect, there may be a connection problem or "
+        "credentials do not allow access to the bucket"
     )
 
 
@@ -277,7 +277,7 @@ def failing(times: int, permanent: bool = False) -> Callable[[], int]:
 
 
 def test_patience_is_bounded_and_said() -> None:
-    """A store that is down is tried again with growing pauses, for as long as agreed and no longer, without flooding a log."""
+    """A store that is down is tried again with growing pauses, as long as agreed, without flooding a log."""
     clock = Clock()
     lines: list[str] = []
     patience = Patience(300, clock.wait, lines.append, clock)

@@ -7,8 +7,8 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from ffdl.learner import checkpoint, contract
 
 from tests.steps import s3
 from tests.steps.test_download import peak_memory
-from tests.steps.volume import JOB_ID, ODD_NAMES, Job, tree, until, zipped
+from tests.steps.volume import JOB_ID, ODD_NAMES, Job, tree, until
 
 SEED = int(os.environ.get("FFDL_TEST_SEED", random.randrange(1 << 30)))
 
@@ -87,8 +87,9 @@ def test_the_layout(tmp_path: Path, server: s3.Server, kind: str) -> None:
     (job.checkpoints / "own").write_bytes(b"o")
     job.good("store_results")
     there = tree(stored)
+    code = (job.path(contract.CONFIG_DIR) / contract.CODE_FILE).read_bytes()
     found = json.loads(there.pop("status.json"))
-    assert there.pop("_submitted_code/model.zip") == zipped({"train.py": b"print('hello')\n"})
+    assert there.pop("_submitted_code/model.zip") == code
     assert there.pop("manifest.yml") == b"name: digits\n"
     assert there.pop("learner-1/training-log.txt") == b"line\n"
     assert there.pop("learner-1/evaluation-metrics.txt") == b"{}\n"
@@ -161,7 +162,7 @@ def test_no_results_wanted(job: Job) -> None:
     assert not job.stored.exists()
 
 
-def test_a_read_only_store(job: Job) -> None:
+def test_a_store_that_is_full(job: Job) -> None:
     """A store that can't be written is a red step with what is missing and where it still is; nothing half is there."""
     job.result("model", bytes(5000))
     store = job.path(contract.STORE_DIR)
@@ -240,9 +241,13 @@ def test_killed_at_random_moments(tmp_path: Path, server: s3.Server) -> None:
     wanted["big"] = random.Random(1).randbytes(20 << 20)
     for name, data in wanted.items():
         result(job, name, data)
+    began = time.monotonic()
+    job.good("store_results")
+    took = time.monotonic() - began
     kills = 0
     for _ in range(8):
-        kills += job.killed("store_results", chance.uniform(0.1, 0.8))
+        shutil.rmtree(stored, ignore_errors=True)
+        kills += job.killed("store_results", chance.uniform(0.1, 0.9) * took)
         if (stored / contract.RECORD_FILE).exists():
             assert wanted.items() <= tree(stored).items()
     assert kills
@@ -333,7 +338,7 @@ def test_many_small_files(tmp_path: Path, server: s3.Server, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["claim", "s3"])
 def test_memory_is_bounded(tmp_path: Path, server: s3.Server, kind: str) -> None:
-    """Big results need no big pod: 200 MB in one file and 40 files of 7 MB stay within 64 MiB."""
+    """Big results need no big pod: 200 MB in one file and 20 files of 7 MB stay within 64 MiB."""
     if kind == "s3":
         job, stored = on_s3(tmp_path, server, "memory")
     else:
@@ -364,4 +369,3 @@ def test_files_that_come_and_go_meanwhile(job: Job) -> None:
     process.communicate(timeout=30)
     assert process.returncode == 0
     assert all((job.stored / f"f{i}").exists() for i in range(1, 200, 2))
-    assert threading.active_count() >= 1

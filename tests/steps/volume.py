@@ -88,7 +88,9 @@ class Job:
         target.chmod(mode)
         return target
 
-    def checkpoint(self, step: int, size: int = 1000, where: str = "", fill: int | None = None) -> checkpoint.Checkpoint:
+    def checkpoint(
+        self, step: int, size: int = 1000, where: str = "", fill: int | None = None
+    ) -> checkpoint.Checkpoint:
         """Commits one as the learner library does."""
         import numpy
 
@@ -165,6 +167,7 @@ def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
 
 
 ODD_NAMES = [
-    "a b/c d.txt", "ünïcödé/日本語.bin", "e\u0301 and é", "x" * 200, "-rf", "--help/-x", "p+q=r&s", "50%", "50%25", "%2F", "a#b",
-    "a?b*c", "[x]{y}", "q\"t'", "back\\slash", ".hidden/..x", "trailing ", "~", "a;b|c<d>", "semi:colon", "`$(id)`", "\\u00e9",
+    "a b/c d.txt", "ünïcödé/日本語.bin", "e\u0301 and é", "x" * 200, "-rf", "--help/-x", "p+q=r&s", "50%", "50%25",
+    "%2F", "a#b", "a?b*c", "[x]{y}", "q\"t'", "back\\slash", ".hidden/..x", "trailing ", "~", "a;b|c<d>",
+    "semi:colon", "`$(id)`", "\\u00e9",
 ]  # fmt: skip
