@@ -331,6 +331,7 @@ class Agent:
         """Tells the helper, now and again until it answers."""
         self._pending = (outcome, now)
         if self._link.joined:
+            self._link.send({"type": contract.HEARTBEAT, **self._status()}, now)  # the last step too
             self._link.send(outcome, now)
 
     def _halt(self, why: str, now: float) -> None:

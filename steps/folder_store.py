@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from .storage import CHUNK, Entry, Source, SourceError, StoreError, printable, to_disk
 
 TEMPORARY = ".ffdl-put-"  # what a crash leaves of an object; never listed
+ABANDONED = 3600.0  # seconds after which it is cleared away
 
 
 class FolderObjects:
@@ -38,9 +40,13 @@ class FolderObjects:
             for entry in found:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif not entry.name.startswith(TEMPORARY):
-                    with contextlib.suppress(FileNotFoundError):
-                        yield self._entry(os.path.relpath(entry.path, self.root), entry.stat())
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat()
+                    if not entry.name.startswith(TEMPORARY):
+                        yield self._entry(os.path.relpath(entry.path, self.root), status)
+                    elif time.time() - status.st_ctime > ABANDONED:
+                        os.unlink(entry.path)
 
     def find(self, key: str) -> Entry | None:
         self._present()

@@ -200,11 +200,11 @@ def _ship_own_files(shipment: Shipment, root: str, prefix: str, final: bool, out
         text = json.dumps({"format": 1, "files": described}, indent=1, sort_keys=True).encode("ascii") + b"\n"
         patience.run(lambda: objects.write(prefix + restore.FILES_MANIFEST, text))
         shipment.say(f"stored {len(described)} of the script's own checkpoint files")
-        # What no snapshot names any more: of the one before, and of any that a kill left unfinished.
-        unused = in_use.union(f"{part}/{objects.key(name)}" for name in described for part in restore.BOTH)
-        unused.difference_update(about["key"] for about in described.values())
-        there = {entry.key for entry in patience.run(lambda: list(objects.list(prefix)))}
-        _remove(shipment, there.intersection(prefix + key for key in unused))
+    # What no snapshot names any more: of the one before, and of any that a kill left unfinished.
+    unused = in_use.union(f"{part}/{objects.key(name)}" for name in described for part in restore.BOTH)
+    unused.difference_update(about["key"] for about in described.values())
+    there = {entry.key for entry in patience.run(lambda: list(objects.list(prefix)))}
+    _remove(shipment, there.intersection(prefix + key for key in unused))
     outcome.stored |= done.stored
 
 

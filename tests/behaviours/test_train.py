@@ -20,6 +20,7 @@ def test_a_job_trains_and_its_results_are_stored(user: User) -> None:
     record = json.loads((user.results(job) / "status.json").read_text())
     assert record["outcome"] == "Succeeded"
     assert "done" in user.ffdl("logs", job).stdout
+    assert user.engine.status(job).step == 150, "the last step is told too"
     assert not user.processes(), "no process while a job is done"
 
 

@@ -44,19 +44,19 @@ def test_digits_learn(start: Start, tmp_path: Path) -> None:
 
 
 def test_digits_halted_end_with_the_same_model(agent: AgentEnd, start: Start, tmp_path: Path) -> None:
-    """Halted twice in the middle of an epoch and resumed, the model is the same, bit for bit, and so is the log."""
-    alone = finish(start("", "--epochs", "4", command=DIGITS, env={"RESULT_DIR": "alone"}))
+    """Halted twice at any step and resumed, the model is the same, bit for bit, and so is the log."""
+    alone = finish(start("", "--epochs", "8", command=DIGITS, env={"RESULT_DIR": "alone"}))
     env = {"FFDL_AGENT_SOCKET": str(agent.path), "RESULT_DIR": "halted"}
     log = ""
     for stop in (3, 40):
-        process = start("", "--epochs", "4", command=DIGITS, env=env)
+        process = start("", "--epochs", "8", command=DIGITS, env=env)
         while agent.expect("step")["step"] < stop:
             pass
         agent.halt()
-        assert agent.expect("halted")["checkpoint"] % 23  # 23 steps are an epoch
+        assert agent.expect("halted")["checkpoint"] >= stop
         log += finish(process, 75)
         agent.expect("end")
-    log += finish(start("", "--epochs", "4", command=DIGITS, env=env))
+    log += finish(start("", "--epochs", "8", command=DIGITS, env=env))
     assert log == alone
     assert filecmp.cmp(tmp_path / "alone" / "model.npz", tmp_path / "halted" / "model.npz", shallow=False)
 

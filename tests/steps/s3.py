@@ -51,12 +51,22 @@ def rclone() -> str:
 
 
 @contextlib.contextmanager
-def serve(root: Path) -> Iterator[Server]:
-    """An S3 server over the folder `root`, on a free port."""
+def serve(root: Path, etag: str = "MD5") -> Iterator[Server]:
+    """An S3 server over the folder `root`, on a free port; `etag` is the hash that its ETags are."""
     root.mkdir(parents=True, exist_ok=True)
     command = [rclone(), "serve", "s3", "--addr", "127.0.0.1:0", "--auth-key", f"{KEY},{SECRET}"]
     # The server soon sees what the tests write to the folder. (Looking at each request costs it seconds.)
-    command += ["--vfs-cache-mode", "off", "--dir-cache-time", "20ms", "--poll-interval", "0", str(root)]
+    command += [
+        "--vfs-cache-mode",
+        "off",
+        "--dir-cache-time",
+        "20ms",
+        "--poll-interval",
+        "0",
+        "--etag-hash",
+        etag,
+        str(root),
+    ]
     environment = {**os.environ, "RCLONE_CONFIG": os.devnull}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -87,9 +97,9 @@ def serve(root: Path) -> Iterator[Server]:
 class Proxy:
     """Stands between a client and 127.0.0.1:`target`.
 
-    `refuse`: connections are closed at once. `cut`: the range of bytes, in either direction, after which a connection is
-    cut; None lets them live. `freeze`: bytes are taken and not passed on. `ranges`: a partial answer gets the status 206
-    that rclone does not send with it. The random numbers are seeded.
+    `refuse`: connections are closed at once. `cut`: the range of bytes, in either direction, after which one is cut;
+    None lets them live. `freeze`: bytes are taken and not passed on. `ranges`: a partial answer gets the status 206
+    that rclone does not send. The random numbers are seeded.
     """
 
     def __init__(self, target: int, seed: int = 1) -> None:

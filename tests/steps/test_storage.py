@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from ffdl.learner import contract
 from ffdl.steps import storage
+from ffdl.steps.fetch import Arrived, fetch_all
 from ffdl.steps.folder_store import FolderObjects
 from ffdl.steps.retrying import Halted, Patience, Stop
 from ffdl.steps.storage import Entry, NoRanges, Objects, Source, SourceError, StoreError, Vanished
+from ffdl.steps.transfer import Item, Memory, upload
 
 from tests.steps import s3
 from tests.steps.volume import ODD_NAMES
@@ -133,6 +135,59 @@ def test_ranges(server: s3.Server, tmp_path: Path) -> None:
             put(objects, "a", tmp_path, data[::-1])
             with pytest.raises(StoreError, match="replaced"):
                 objects.fetch(entry, stream.fileno(), 0, 1000, lambda _: None)
+
+
+def test_tags_that_are_no_digests(tmp_path: Path) -> None:
+    """Stores that encrypt have ETags that look like MD5 and are not: reading back proves what is stored there."""
+    with s3.serve(tmp_path / "s3", "xxh128") as server:
+        server.bucket("other")
+        objects = bucket(server, "other")
+        for size in (5, 9 << 20):
+            entry, _ = put(objects, f"f{size}", tmp_path, bytes(size))
+            assert entry.size == size
+        stop = Stop()
+        patience = Patience(20, stop.wait, print)
+        with Arrived(str(tmp_path / "arrived")) as arrived:
+            fetch_all(
+                objects, list(objects.list("")), "", str(tmp_path / "here"), arrived, patience, stop, lambda _: None
+            )
+        assert (tmp_path / "here/f5").read_bytes() == bytes(5)
+        assert (tmp_path / "here" / f"f{9 << 20}").read_bytes() == bytes(9 << 20)
+
+
+class Forgetful(FolderObjects):
+    """A store that loses, or cuts short, the first object it has taken."""
+
+    def __init__(self, root: str, cut: bool) -> None:
+        super().__init__(root, "b", create=True)
+        self.taken, self.cut, self.always = 0, cut, False
+
+    def put(self, key: str, source: Source) -> tuple[Entry, str]:
+        result = super().put(key, source)
+        self.taken += 1
+        if self.taken == 1 or self.always:
+            if self.cut:
+                os.truncate(f"{self.root}/{key}", 1)
+            else:
+                self.delete(key)
+        return result
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_a_store_lost_is_put_again(tmp_path: Path, cut: bool) -> None:
+    """A store's word is not taken for it: what is not listed as it was stored is stored again, or the step is red."""
+    (tmp_path / "a").write_bytes(b"aaa")
+    (tmp_path / "b").write_bytes(b"bbb")
+    items = [Item(f"job/{name}", str(tmp_path), name) for name in "ab"]
+    objects, stop = Forgetful(str(tmp_path / "store"), cut), Stop()
+    patience = Patience(5, stop.wait, print)
+    done = upload(objects, items, "job/", Memory(str(tmp_path / "memory")), patience, stop)
+    assert set(done.stored) == {"job/a", "job/b"}
+    assert (objects.read("job/a"), objects.read("job/b")) == (b"aaa", b"bbb")
+    objects.always = True
+    (tmp_path / "a").write_bytes(b"other")
+    with pytest.raises(StoreError, match="not there as it was stored"):
+        upload(objects, items, "job/", Memory(str(tmp_path / "memory")), patience, stop)
 
 
 def test_a_file_that_shrinks_is_no_object(objects: Objects, tmp_path: Path) -> None:

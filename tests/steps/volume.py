@@ -154,8 +154,9 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """What is in a folder: the files by their name."""
-    return {str(found.relative_to(folder)): found.read_bytes() for found in folder.rglob("*") if found.is_file()}
+    """What is in a folder: the files by their name. What a kill left of an object's way there is none of them."""
+    files = [found for found in folder.rglob("*") if found.is_file() and not found.name.startswith(".ffdl-put-")]
+    return {str(found.relative_to(folder)): found.read_bytes() for found in files}
 
 
 def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
