@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from ffdl.learner import encoding
 from ffdl.learner.saver import Arena
 

@@ -22,6 +22,10 @@ class EngineError(Exception):
     exit_code = 4
 
 
+class Damaged(EngineError):  # noqa: N818
+    """A file of the engine's own that is not what the engine wrote."""
+
+
 class NoSuchJob(EngineError):  # noqa: N818 (reads as the sentence it is)
     """No job of that id in this engine."""
 

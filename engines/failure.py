@@ -36,7 +36,7 @@ def failure(workflow: dict[str, Any], nodes: list[NodeStatus], summary: Mapping[
         first = min(own, key=lambda node: node.finished or 0.0)
         lost = "" if store is None else f"; results could not be stored: {_message(store)}"
         return Failure((said or _learner_failure(first, summary)) + lost, LEARNER_CRASH, first.exit_code)
-    if download is not None:
+    if download is not None and (not stopped or said.startswith("download")):
         reason = said or f"download failed: {_message(download)}"
         return Failure(reason, LOAD_MODEL if "code" in reason.replace("exit code", "") else LOAD_DATA)
     if stopped:

@@ -24,12 +24,13 @@ from .coordinator import Coordinator
 from .effects import Annotate, Close, DeletePod, Effect, Mark, Record, Send, Ship, Stop
 from .journal import Journal
 from .report import Pace, progress, report
+from .storage import retry_seconds
 from .view import LocalView, Snapshot, View
 
 STRANGERS_MOST = 64  # connections that have not joined yet
 JOIN_WITHIN = 10.0  # seconds
 SETTLE = 0.05  # seconds between a change of the Workflow and reading it: writers replace several files at once
-FINAL_SHIP = 60.0  # seconds that the end of a job waits for its store; the step store-results uploads everything anyway
+FINAL_SHIP = 60.0  # seconds that the end of a job waits for one try; the step store-results uploads everything anyway
 PHASE_REPORTED = 0.25  # seconds between two reports of different phases; within one it is REPORT_INTERVAL
 METRICS_SAID = 10.0  # seconds between two lines of metrics
 
@@ -270,7 +271,7 @@ class Helper:
         """The end is decided and the learners are gone: ship, tell those that come later, end."""
         self._say(time.monotonic(), force=True)
         self._write_address({"host": "", "port": 0, "outcome": self.coordinator.outcome()})
-        self._ship_last(FINAL_SHIP)
+        self._ship_last(FINAL_SHIP, again=False)
         self._remove_marker()
         listener.close()
         return contract.EXIT_DONE
@@ -278,7 +279,7 @@ class Helper:
     def _halt(self, listener: socket.socket) -> int:
         """The learners are gone: ship, within a bound; last of all see whether the job was resumed meanwhile."""
         listener.close()
-        shipped = self._ship_last(contract.SHIP_WAIT_ON_HALT)
+        shipped = self._ship_last(retry_seconds(contract.SHIP_WAIT_ON_HALT), again=True)
         what = "" if shipped else (self.shipper.failure or "shipping took too long")
         if what != self.journal.state.unshipped:
             record = {"kind": "unshipped", "what": what}
@@ -289,12 +290,12 @@ class Helper:
             self._remove_marker()
         return contract.EXIT_AGAIN
 
-    def _ship_last(self, seconds: float) -> bool:
+    def _ship_last(self, seconds: float, again: bool) -> bool:
         if self.spec.results is None:
             return True
         self.shipper.want(shipping.FINAL)
         try:
-            return self.shipper.finish(time.monotonic() + seconds)
+            return self.shipper.finish(time.monotonic() + seconds, again)
         finally:
             self.shipper.close()
 

@@ -212,7 +212,7 @@ class _Check:
         while piece := os.pread(descriptor, CHUNK, position):
             digest.update(piece)
             position += len(piece)
-        if digest.hexdigest() not in (entry.tag,):
+        if digest.hexdigest() not in (entry.tag, self._before):
             self._before = digest.hexdigest()
             raise StoreError(f"{self._objects.where}: {printable(entry.key)} has not arrived whole")
 

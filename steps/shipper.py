@@ -49,10 +49,14 @@ class Shipper:
             command = [sys.executable, "-m", "ffdl.steps.ship", *arguments]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=self._errors)
 
-    def finish(self, deadline: float) -> bool:
-        """Ships what is wanted, until `deadline` (of time.monotonic). True when nothing is left."""
+    def finish(self, deadline: float, again: bool = True) -> bool:
+        """Ships what is wanted, until `deadline` (of time.monotonic); without `again`, until a run fails.
+
+        True when nothing is left.
+        """
         self.hurry()
-        while not self.idle and time.monotonic() < deadline:
+        self.failure = ""
+        while not self.idle and time.monotonic() < deadline and (again or not self.failure):
             self.poll(time.monotonic())
             time.sleep(0.02)
         return self.idle

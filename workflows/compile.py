@@ -13,6 +13,7 @@ from hera.workflows import models as m
 
 from ..learner import contract
 from .job import TrainingJob
+from .redaction import without_credentials
 
 STEPS_IMAGE = "ffdl-steps"
 AGENT_IMAGE = "ffdl-agent"
@@ -50,7 +51,7 @@ def compile_job(
     """Compiles `job`. Without `job_id` the Workflow gets a `generateName`; nothing else depends on the id."""
     config = {contract.JOB_FILE: job.spec.to_json().encode()}
     if manifest_text is not None:
-        config[contract.MANIFEST_FILE] = manifest_text
+        config[contract.MANIFEST_FILE] = without_credentials(manifest_text)
     if code is not None:
         config[contract.CODE_FILE] = code
     secrets = {"": {contract.SECRET_ENV_FILE: _json(dict(job.secret_env))}}

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..base import Damaged
 from .state import Home, Job, locked, read_json, write_json
 
 MACHINE_ENV = "FFDL_MACHINE"  # "cpus=4,memory=8GiB,gpus=2": what jobs may use of this machine; default all of it
@@ -144,10 +145,10 @@ def acquire(home: Home, job: Job, wanted: Demand, capacity: Capacity) -> Lease |
     folder = home.path / "leases"
     with locked(folder / "lock"):
         mine = folder / f"{job.id}.json"
-        if (held := read_json(mine)) is not None:
-            return Lease(**held)
+        if (held := _read(mine)) is not None:
+            return held
         ahead = _line_before(home, job, folder)
-        taken = [Lease(**value) for value in _others(home, folder)]
+        taken = _others(home, folder)
         free_cpus = capacity.cpus - sum(lease.cpus for lease in taken)
         free_memory = capacity.memory - sum(lease.memory for lease in taken)
         used = {number for lease in taken for number in lease.gpus}
@@ -180,13 +181,21 @@ def _lack(wanted: Demand, cpus: float, memory: float, gpus: int) -> str:
     return f"needs {_size(wanted.memory)} of memory, {_size(int(max(0, memory)))} free"
 
 
-def _others(home: Home, folder: Path) -> list[dict[str, Any]]:
+def _read(path: Path) -> Lease | None:
+    """A damaged lease counts as none: it must not stand in the way of all other jobs."""
+    with contextlib.suppress(Damaged, TypeError):
+        value = read_json(path)
+        return None if value is None else Lease(**value)
+    return None
+
+
+def _others(home: Home, folder: Path) -> list[Lease]:
     """Every lease whose job still exists."""
     leases = []
     for entry in folder.glob("*.json"):
         if not (home.path / "jobs" / entry.stem).is_dir():
             entry.unlink(missing_ok=True)
-        elif (value := read_json(entry)) is not None:
+        elif (value := _read(entry)) is not None:
             leases.append(value)
     return leases
 
@@ -214,13 +223,12 @@ def _leave(folder: Path, job: Job) -> None:
 
 def held(home: Home, job: Job) -> Lease | None:
     """The lease that the job holds, if any."""
-    value = read_json(home.path / "leases" / f"{job.id}.json")
-    return None if value is None else Lease(**value)
+    return _read(home.path / "leases" / f"{job.id}.json")
 
 
 def release(home: Home, job: Job) -> None:
     """Gives back what the job holds and takes it out of the line. Does nothing if it has neither."""
     folder = home.path / "leases"
     with locked(folder / "lock"):
-        (folder / f"{job.id}.json").unlink(missing_ok=True)
-        _leave(folder, job)
+        for entry in folder.glob(f"{job.id}.*"):  # also what a runner that was killed was writing
+            entry.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from ..base import NORMAL, WARNING, Event, LogLine
 from ..status import job_status
 from .notify import Watcher
 from .operator.nodes import pod_name
+from .podfiles import open_beneath
 from .state import Job
 
 LOG_FILE = "main.log"
@@ -143,7 +144,7 @@ def follow(job: Job, wanted: Selection, keep_alive: Callable[[], object]) -> Ite
 
 def metrics(job: Job, follow: bool) -> Iterator[dict[str, Any]]:
     """EMetrics records of all learners, oldest first; with `follow` until the job has ended or is halted."""
-    offsets: dict[Path, int] = {}
+    offsets: dict[str, int] = {}
     watcher = Watcher(appends=True)
     try:
         while True:
@@ -152,13 +153,11 @@ def metrics(job: Job, follow: bool) -> Iterator[dict[str, Any]]:
             folder = job.log_folder()
             records = []
             watcher.watch(job.control)
-            for place in (folder, *sorted(entry for entry in folder.glob("*") if entry.is_dir())):
-                watcher.watch(place)
-                path = place / contract.METRICS_FILE
-                key = path.relative_to(folder)
-                lines, offsets[key] = _records(path, offsets.get(key, 0))
+            for place in _log_places(folder):
+                watcher.watch(folder / place)
+                lines, offsets[place] = _records(job.path, folder / place, offsets.get(place, 0))
                 records.extend(lines)
-            yield from sorted(records, key=lambda record: record.get("meta", {}).get("time", 0))
+            yield from sorted(records, key=_when)
             if over:
                 return
             watcher.wait(FOLLOW_LOOK)
@@ -166,10 +165,24 @@ def metrics(job: Job, follow: bool) -> Iterator[dict[str, Any]]:
         watcher.close()
 
 
-def _records(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
-    """Whole records from `offset` on. A learner may write there too: no link is followed, no bad line believed."""
+def _log_places(folder: Path) -> list[str]:
+    """Where below `folder` metrics may be: in itself, and in each learner's own."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return ["", *sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))]
+    return [""]
+
+
+def _when(record: dict[str, Any]) -> float:
+    meta = record.get("meta")
+    moment = meta.get("time") if isinstance(meta, dict) else None
+    return moment if isinstance(moment, (int, float)) else 0.0
+
+
+def _records(base: Path, folder: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """Whole records from `offset` on. Learners may write there too: no link beneath `base` is followed, none but a
+    regular file read, no bad line believed."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_beneath(str(base), str((folder / contract.METRICS_FILE).relative_to(base)))
     except OSError:
         return [], offset
     found = []
@@ -179,7 +192,7 @@ def _records(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
             if not raw.endswith(b"\n"):
                 break
             offset += len(raw)
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 value = json.loads(raw)
                 if isinstance(value, dict):
                     found.append(value)

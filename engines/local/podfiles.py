@@ -74,8 +74,9 @@ class PodFiles:
         os.replace(temporary, path)
 
     def read(self, path: Path) -> dict[str, Any] | None:
+        """None if it isn't there, or is empty as a power cut leaves what was not written durably."""
         try:
-            values: dict[str, Any] = json.loads(path.read_bytes())
+            values: dict[str, Any] = json.loads(path.read_bytes() or b"null")
         except FileNotFoundError:
             return None
         return values

@@ -16,7 +16,7 @@ Layout (format 1):
     claims/<name>/                  named claims, the results store among them
     leases/                         what of the machine is taken
     secrets/<name>/<key>            Secrets that the user put there
-    trash/                          what `delete` is removing
+    trash/<id>-<pid>/               what that process is making or removing
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from ...learner import contract
-from ..base import EngineError, NoSuchJob
+from ..base import Damaged, EngineError, NoSuchJob
 
 FORMAT = "1"
 
@@ -88,12 +88,14 @@ def is_locked(path: Path) -> bool:
 
 
 def read_json(path: Path | str) -> Any:
-    """The value in `path`, None if there is no such file."""
+    """The value in `path`, None if there is no such file. Raises Damaged for one that is not JSON."""
     try:
         with open(path, "rb") as stream:
             return json.loads(stream.read())
     except FileNotFoundError:
         return None
+    except ValueError:
+        raise Damaged(f"{path} is damaged: not JSON") from None
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -124,19 +126,23 @@ class Job:
         return job
 
     def workflow(self) -> dict[str, Any]:
-        """The Workflow object, status included. Raises NoSuchJob."""
+        """The Workflow object, status included. Raises NoSuchJob, Damaged."""
         workflow = read_json(self.control / contract.CONTROL_WORKFLOW)
         if workflow is None:
             raise NoSuchJob(f"no job {self.id}; `ffdl list -a` shows all")
-        workflow["status"] = read_json(self.control / contract.CONTROL_STATUS) or {}
-        return dict(workflow)
+        status = read_json(self.control / contract.CONTROL_STATUS) or {}
+        if not (isinstance(workflow, dict) and "metadata" in workflow and "spec" in workflow):
+            raise Damaged(f"{self.control / contract.CONTROL_WORKFLOW} is damaged: no Workflow")
+        if not isinstance(status, dict):
+            raise Damaged(f"{self.control / contract.CONTROL_STATUS} is damaged: no status")
+        return {**workflow, "status": status}
 
     def write_status(self, status: dict[str, Any]) -> None:
         write_json(self.control / contract.CONTROL_STATUS, status)
 
     def report(self) -> dict[str, Any] | None:
         """The helper's last line of status."""
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(Damaged):
             value = read_json(self.control / contract.CONTROL_REPORT)
             return value if isinstance(value, dict) else None
         return None
@@ -163,6 +169,7 @@ class Job:
 
     @property
     def deleting(self) -> Path:
+        """The mark of a job that is being deleted; `results` in it if those go too."""
         return self.path / "deleting"
 
     def volume(self) -> Path:
@@ -214,7 +221,8 @@ class Home:
 
     def create(self, job_id: str, fill: Any) -> Job:
         """Makes a job's folder whole or not at all: `fill(job)` writes to one that is then renamed into place."""
-        staging = self.path / "trash" / f"new-{job_id}-{os.getpid()}"
+        self._sweep()
+        staging = self.path / "trash" / f"{job_id}-{os.getpid()}"
         draft = Job.at(self, job_id, staging)
         try:
             for folder in (
@@ -247,8 +255,16 @@ class Home:
 
     def remove(self, job: Job) -> None:
         """Takes a job whose processes are gone out of sight at once, then removes its files."""
-        grave = self.path / "trash" / f"{job.id}-{time.time_ns()}"
+        self._sweep()
+        grave = self.path / "trash" / f"{job.id}-{os.getpid()}"
         with contextlib.suppress(FileNotFoundError):
             (self.path / "active" / job.id).unlink()
         os.rename(job.path, grave)
         _remove_tree(grave)
+
+    def _sweep(self) -> None:
+        """Removes what a command that was killed was making or removing."""
+        for entry in (self.path / "trash").iterdir():
+            owner = entry.name.rpartition("-")[2]
+            if not (owner.isdigit() and os.path.exists(f"/proc/{owner}")):
+                _remove_tree(entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -47,3 +47,14 @@ def dice() -> random.Random:
     seed = random.randrange(2**32)
     print("seed", seed)
     return random.Random(seed)
+
+
+@pytest.fixture
+def setting(user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Sets a variable for the user's commands and for the engine in this process: either may start a job's runner."""
+
+    def set_both(name: str, value: str) -> None:
+        user.env[name] = value
+        monkeypatch.setenv(name, value)
+
+    return set_both

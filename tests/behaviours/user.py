@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+
 from ffdl.engines.local.engine import LocalEngine
 from ffdl.engines.status import JobStatus
 

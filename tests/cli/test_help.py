@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from ffdl.cli.app import SECTIONS, VERBS
 
 WANTED = ["init", "lint", "compile", "train", "list", "show", "status", "logs", "metrics", "events", "halt", "resume"]

@@ -5,6 +5,7 @@ import time
 
 import pytest
 import yaml
+
 from ffdl.cli import text
 from ffdl.cli.list import HEADINGS, listing
 from ffdl.engines.status import JobStatus
@@ -123,7 +124,6 @@ def test_show_tells_what_a_person_asks(shell):
 def test_watching_draws_the_table_anew_when_something_changes(shell):
     """One window that stays open beside the work; Ctrl-C closes it, quietly."""
     from ffdl.engines.local.state import Home, write_json
-
     from tests.cli.shell import Terminal
 
     shell.job("training-aaaaaaaaaa")

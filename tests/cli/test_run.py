@@ -9,8 +9,8 @@ import zipfile
 
 import pytest
 import yaml
-from ffdl.engines.local.engine import LocalEngine
 
+from ffdl.engines.local.engine import LocalEngine
 from tests.cli.shell import Terminal
 
 LONG = "for i in $(seq 600); do echo line $i; sleep 0.1; done"  # a minute, unless it is ended

@@ -7,6 +7,7 @@ import time
 import zipfile
 
 import pytest
+
 from ffdl.engines.archive import CodeError, Ignore, pack_code
 
 

@@ -6,10 +6,10 @@ import sys
 import textwrap
 
 import pytest
-from ffdl.engines.base import EngineError, NoSuchJob
-from ffdl.engines.client import active_python, new_job_id
 
 from ffdl import Client, TrainingJob
+from ffdl.engines.base import EngineError, NoSuchJob
+from ffdl.engines.client import active_python, new_job_id
 
 MANIFEST = """\
 name: tiny

@@ -5,6 +5,7 @@ import gzip
 import json
 
 import pytest
+
 from ffdl.engines.status import STATES, JobStatus, job_status
 from ffdl.learner import contract
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from ffdl.learner import checkpoint, encoding
 from ffdl.learner.saver import Saver
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ffdl.learner import channel, checkpoint, contract
 
 from ffdl import learner
+from ffdl.learner import channel, checkpoint, contract
 from tests.learner.conftest import AgentEnd, Start
 
 TRAINING = """

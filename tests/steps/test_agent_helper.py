@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ffdl.learner import contract
 
 JOB_ID = "training-abcdefghij"

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+
 from ffdl.learner import contract
 from ffdl.steps import coordinator as module
 from ffdl.steps.coordinator import Coordinator

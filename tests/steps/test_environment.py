@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from ffdl.learner import contract
 from ffdl.steps.environment import Place, learner_environment, thread_count
 

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from ffdl.learner import contract
 from ffdl.steps import journal, safe_files
 from ffdl.steps.channel import Channel, ClosedError

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from ffdl.steps.metrics import Extractor, Metrics, from_step, to_json
 
 

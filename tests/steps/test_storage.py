@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from ffdl.learner import contract
 from ffdl.steps import storage
 from ffdl.steps.fetch import Arrived, fetch_all
@@ -16,7 +17,6 @@ from ffdl.steps.folder_store import FolderObjects
 from ffdl.steps.retrying import Halted, Patience, Stop
 from ffdl.steps.storage import Entry, NoRanges, Objects, Source, SourceError, StoreError, Vanished
 from ffdl.steps.transfer import Item, Memory, upload
-
 from tests.steps import s3
 from tests.steps.volume import ODD_NAMES
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ffdl.learner import checkpoint, contract
 
+from ffdl.learner import checkpoint, contract
 from tests.steps import s3
 from tests.steps.test_download import peak_memory
 from tests.steps.volume import JOB_ID, ODD_NAMES, Job, tree, until

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ffdl.learner import checkpoint, contract, encoding
-
 from tests.steps import s3
 
 JOB_ID = "training-abcdefghij"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from ffdl.learner.contract import JobSpec
 from ffdl.workflows.compile import Compiled, compile_job
 from ffdl.workflows.errors import ManifestError

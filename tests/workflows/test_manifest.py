@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from ffdl.workflows import frameworks, manual
 from ffdl.workflows.manifest import Manifest, ManifestError, load, references
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from ffdl.workflows import yaml_lines
 from ffdl.workflows.manifest import Manifest, ManifestError, load
 

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+
 from ffdl.engines.local.operator import Decision, PodRequest, reconcile
 from ffdl.engines.local.pod import PodObservation
 

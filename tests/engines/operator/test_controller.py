@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from ffdl.engines.local.operator import reconcile
 from ffdl.engines.local.operator.nodes import fnv1a
 from ffdl.engines.local.pod import PodObservation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ffdl.engines.local.operator.expressions import (
     ExpressionError,
     UnknownNameError,

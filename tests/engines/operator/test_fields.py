@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+
 from ffdl.engines.local.operator import invalid, unsupported, without_effect
 
 

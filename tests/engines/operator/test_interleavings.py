@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+
 from ffdl.engines.local.pod import PodObservation
 
 # How the attempts of each node end, in order; what comes after the last is a success.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from ffdl.engines.local.pod import PodObservation
 
 OUTPUT = {"parameters": [{"name": "more", "valueFrom": {"path": "/tmp/more", "default": "[]"}}]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ffdl.engines.local.operator.expressions import ExpressionError
 from ffdl.engines.local.operator.templates import EVERYTHING, OUTPUTS, UnresolvedError, substitute
 

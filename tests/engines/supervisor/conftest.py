@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from ffdl.engines.local import cgroup, processes, sandbox, supervisor
 from ffdl.engines.local.pod import Container, Mount, Output, PodObservation, PodSpec, Volume
 

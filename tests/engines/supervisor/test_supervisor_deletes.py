@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from ffdl.engines.local import processes, supervisor
 from ffdl.engines.local.pod import PodObservation
 

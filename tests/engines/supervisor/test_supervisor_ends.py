@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from ffdl.engines.local import supervisor
 from ffdl.engines.local.pod import Mount, Output, PodSpec, Volume
 

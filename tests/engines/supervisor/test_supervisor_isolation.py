@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from ffdl.engines.local import linux, sandbox, supervisor
 from ffdl.engines.local.pod import Mount, Volume
 

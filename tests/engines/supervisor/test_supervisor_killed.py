@@ -9,6 +9,7 @@ import signal
 import time
 
 import pytest
+
 from ffdl.engines.local import processes, supervisor
 
 DAEMON = "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > $0; exec sleep 1000' $J/daemon >/dev/null 2>&1 &) ; "

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from ffdl.engines.local import cgroup, supervisor
 
 HOG = f"{sys.executable} -S -c \"x = bytearray(300 << 20); print('held', flush=True); import time; time.sleep(1000)\""
