@@ -8,12 +8,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
-from ..base import CHECKPOINT, DEFINITION, RESULTS, TRAINEDMODEL, EngineError, Event, LogLine, Refused
-from ..status import JobStatus, job_status
+from ..base import CHECKPOINT, DEFINITION, RESULTS, TRAINEDMODEL, Damaged, EngineError, Event, LogLine, Refused
+from ..status import FAILED, JobStatus, job_status
 from .notify import Watcher
 from .runners import TERMINAL, revive, spawn
 from .state import Home, Job, read_json, write_json
@@ -114,16 +115,14 @@ class LocalEngine:
 
     @staticmethod
     def _status(job: Job) -> JobStatus:
-        if (summary := read_json(job.path / "summary.json")) is not None:
-            return JobStatus.from_dict(summary)
-        return job_status(job.workflow(), job.report(), time.time())
+        return _summary(job.path) or _read_status(job)
 
     def list(self) -> Sequence[JobStatus]:
         found, folder = [], str(self._home.path / "jobs")
         for job_id in self._home.ids():
-            summary = read_json(f"{folder}/{job_id}/summary.json")  # no Job made: there may be thousands
             with contextlib.suppress(EngineError, OSError):  # deleted meanwhile
-                found.append(JobStatus.from_dict(summary) if summary else self._status(Job(self._home, job_id)))
+                status = _summary(f"{folder}/{job_id}")  # no Job made: there may be thousands
+                found.append(status or _read_status(Job(self._home, job_id)))
         return found
 
     def watch(self, job_id: str | None = None, timeout: float | None = None) -> Iterator[JobStatus]:
@@ -247,15 +246,9 @@ class LocalEngine:
         spawn(self._home.create(new_id, fill))
 
     def delete(self, job_id: str, results: bool = False) -> None:
-        from . import leases, runner
+        from . import deletion
 
-        job = self._home.job(job_id)
-        job.deleting.touch()
-        runner.end(job)
-        if results:
-            self._retrieve(job, "remove")
-        leases.release(self._home, job)
-        self._home.remove(job)
+        deletion.delete(self._home, self._home.job(job_id), results)
 
     def download(self, job_id: str, what: str, folder: Path) -> Path:
         job = self._home.job(job_id)
@@ -270,37 +263,10 @@ class LocalEngine:
             return target
         if what not in (RESULTS, TRAINEDMODEL, CHECKPOINT):
             raise Refused(f"nothing called {what} to download")
-        self._retrieve(job, what, str(target.absolute()))
+        from .retrieval import retrieve
+
+        retrieve(self._home, job, what, str(target.absolute()))
         return target
-
-    def _retrieve(self, job: Job, *arguments: str) -> None:
-        """Runs the step that reads stored results, outside any pod: the job's objects as a root of their own."""
-        import subprocess
-        import tempfile
-
-        with tempfile.TemporaryDirectory() as root:
-            spec = contract.JobSpec.from_json((job.objects / "configmaps" / job.id / contract.JOB_FILE).read_text())
-            places = {
-                contract.CONFIG_DIR: job.objects / "configmaps" / job.id,
-                contract.STORE_SECRET_DIR: job.objects / "secrets" / f"{job.id}-store",
-                contract.STORE_DIR: self._home.path / "claims" / contract.RESULTS_CLAIM,
-                contract.JOURNAL_DIR: job.volume() / "journal",
-            }
-            if spec.results is not None and spec.results.kind == "host":
-                volumes = job.workflow()["spec"].get("volumes", [])
-                places[contract.HOST_RESULTS_DIR] = next(
-                    Path(v["hostPath"]["path"]) for v in volumes if v["name"] == "host-results"
-                )
-            for path, real in places.items():
-                link = Path(root + path)
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(real)
-            env = {**os.environ, contract.ROOT_ENV: root, contract.JOB_ID_ENV: job.id}
-            command = [sys.executable, "-P", "-m", "ffdl.steps.retrieve", *arguments]
-            done = subprocess.run(command, env=env, capture_output=True, text=True)
-            if done.returncode:
-                lines = done.stderr.strip().splitlines() or ["no reason given"]
-                raise EngineError(lines[-1])
 
     def serve(self) -> Iterator[Sequence[str]]:
         """Takes over every job whose runner is gone, for ever; yields the ids it took over."""
@@ -313,6 +279,24 @@ class LocalEngine:
                 watcher.wait(HALT_LOOK)
         finally:
             watcher.close()
+
+
+def _summary(folder: Path | str) -> JobStatus | None:
+    """What a finished job's runner has noted of it, which is only a copy: what is damaged counts as none."""
+    with contextlib.suppress(Damaged, TypeError, AttributeError):
+        summary = read_json(f"{folder}/summary.json")
+        return None if summary is None else JobStatus.from_dict(summary)
+    return None
+
+
+def _read_status(job: Job) -> JobStatus:
+    """One whose record is damaged is shown as failed, with what to do: it must not hide the others."""
+    try:
+        status = job_status(job.workflow(), job.report(), time.time())
+    except (Damaged, AttributeError, KeyError, TypeError, ValueError) as error:
+        what = str(error) if isinstance(error, Damaged) else "its record is damaged"
+        return JobStatus(job.id, FAILED, job.id, reason=f"{what}; `ffdl delete {job.id}` removes the job")
+    return replace(status, reason="is being deleted") if job.deleting.exists() else status
 
 
 def _token() -> str:

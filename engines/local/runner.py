@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...learner import contract
+from ..base import EngineError
 from . import leases, operator, pods, supervisor
 from .notify import Watcher
 from .operator.nodes import pod_name
@@ -26,21 +27,6 @@ from .state import Home, Job, locked, read_json, try_lock, write_json
 
 LOOK_AGAIN = 1.0  # with pods alive: progress, and supervisors that died without a word
 QUEUE_LOOK_AGAIN = 5.0
-
-
-def end(job: Job) -> None:
-    """Ends every process of a job that is marked as being deleted. Returns once none is left."""
-    while (lock := try_lock(job.runner_lock)) is None:
-        time.sleep(0.05)  # its runner sees the mark and leaves
-    try:
-        for folder in job.pods.iterdir():
-            supervisor.terminate(folder, force=True)
-        for folder in job.pods.iterdir():
-            while (seen := supervisor.observe(folder)) is not None and not seen.ended:
-                time.sleep(0.05)
-            supervisor.cleanup(folder)
-    finally:
-        os.close(lock)
 
 
 class Runner:
@@ -270,7 +256,16 @@ def main(home_path: str, job_id: str) -> int:
     if lock is None:
         return 0
     ctypes.CDLL(None).prctl(15, b"ffdl-runner", 0, 0, 0)
-    Runner(home, job, lock).run()
+    try:
+        if job.deleting.exists():
+            from . import deletion
+
+            deletion.carry_out(home, job)
+        else:
+            Runner(home, job, lock).run()
+    except EngineError as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

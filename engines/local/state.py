@@ -128,7 +128,7 @@ class Job:
     def workflow(self) -> dict[str, Any]:
         """The Workflow object, status included. Raises NoSuchJob, Damaged."""
         workflow = read_json(self.control / contract.CONTROL_WORKFLOW)
-        if workflow is None:
+        if workflow is None and not self.path.is_dir():
             raise NoSuchJob(f"no job {self.id}; `ffdl list -a` shows all")
         status = read_json(self.control / contract.CONTROL_STATUS) or {}
         if not (isinstance(workflow, dict) and "metadata" in workflow and "spec" in workflow):
@@ -206,7 +206,7 @@ class Home:
     def job(self, job_id: str) -> Job:
         """Raises NoSuchJob."""
         job = Job(self, job_id)
-        if "/" in job_id or job_id.startswith(".") or not (job.control / contract.CONTROL_WORKFLOW).exists():
+        if "/" in job_id or job_id.startswith(".") or not job_id or not job.path.is_dir():
             raise NoSuchJob(f"no job {job_id}; `ffdl list -a` shows all")
         return job
 
@@ -215,8 +215,11 @@ class Home:
         found = []
         with os.scandir(self.path / "jobs") as entries:
             for entry in entries:
-                with contextlib.suppress(OSError):  # deleted meanwhile
+                try:
                     found.append((os.stat(f"{entry.path}/created").st_mtime_ns, entry.name))
+                except OSError:
+                    if os.path.isdir(entry.path):  # else deleted meanwhile
+                        found.append((0, entry.name))
         return [name for _, name in sorted(found, reverse=True)]
 
     def create(self, job_id: str, fill: Any) -> Job:
@@ -245,10 +248,10 @@ class Home:
 
     def _stamp(self, marker: Path) -> None:
         """Later than every job before it, also when the clock was set back."""
-        latest = max(
-            (os.stat(self.path / "jobs" / name / "created").st_mtime_ns for name in self.ids()[:1]),
-            default=0,
-        )
+        latest = 0
+        for name in self.ids()[:1]:
+            with contextlib.suppress(OSError):
+                latest = os.stat(self.path / "jobs" / name / "created").st_mtime_ns
         moment = max(time.time_ns(), latest + 1000)
         marker.touch()
         os.utime(marker, ns=(moment, moment))
@@ -257,9 +260,8 @@ class Home:
         """Takes a job whose processes are gone out of sight at once, then removes its files."""
         self._sweep()
         grave = self.path / "trash" / f"{job.id}-{os.getpid()}"
-        with contextlib.suppress(FileNotFoundError):
-            (self.path / "active" / job.id).unlink()
         os.rename(job.path, grave)
+        (self.path / "active" / job.id).unlink(missing_ok=True)
         _remove_tree(grave)
 
     def _sweep(self) -> None:

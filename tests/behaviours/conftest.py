@@ -58,3 +58,17 @@ def setting(user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str],
         monkeypatch.setenv(name, value)
 
     return set_both
+
+
+SHORT = {"STEPS": "60"}
+
+
+@pytest.fixture(scope="session")
+def short_model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The model of the small job with SHORT as its environment, in a run that nobody disturbed."""
+    someone = User(tmp_path_factory.mktemp("short"))
+    job = someone.train(someone.job(env=SHORT))
+    assert someone.until_over(job).state == "COMPLETED", someone.story()
+    model = someone.model(job)
+    someone.ffdl("delete", job, "-y")
+    return model

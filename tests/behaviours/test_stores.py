@@ -8,15 +8,15 @@ import os
 import random
 import shutil
 import subprocess
-import time
 import uuid
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.behaviours.conftest import SHORT
 from tests.behaviours.user import User
 from tests.steps import s3 as servers
 
@@ -268,7 +268,7 @@ def test_halting_while_the_store_is_down(
     setting("FFDL_RETRY_SECONDS", "3")
     data, results = buckets
     with servers.Proxy(s3.port) as proxy:
-        job = user.train(user.job(env={"STEPS": "60"}, **store(proxy.endpoint, data.name, results.name)))
+        job = user.train(user.job(env=SHORT, **store(proxy.endpoint, data.name, results.name)))
         user.until_step(job, 30)
         proxy.refuse = True
         proxy.cut_all()
@@ -380,32 +380,62 @@ def test_downloading_what_was_not_kept(user: User) -> None:
 # --- the disk ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_is_full_while_checkpointing(user: User) -> None:
-    """A full disk is nobody's lost run: with room again the job completes, and with the same model."""
+@pytest.fixture
+def small_disk(user: User) -> Iterator[None]:
+    """The user's home is a file system of 16 MiB."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a small file system")
     user.home.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", user.home], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", user.home], check=True)
     try:
-        undisturbed = user.train(user.job("undisturbed", checkpoint={"interval": "5 steps"}))
-        assert user.until_over(undisturbed).state == "COMPLETED", user.story()
-        job = user.train(user.job(checkpoint={"interval": "5 steps"}))
-        user.until_step(job, 20)
-        ballast = user.home / "ballast"
-        with open(ballast, "wb", buffering=0) as stream:
-            for size in (1 << 20, 4096):
-                while shutil.disk_usage(user.home).free >= size:
-                    stream.write(bytes(size))
-        time.sleep(2)  # several checkpoints' time with a full disk
-        ballast.unlink()
-        assert user.until_over(job).state == "COMPLETED", user.story()
-        assert user.model(job) == user.model(undisturbed)
-        for each in (job, undisturbed):
-            user.ffdl("delete", each, "-y", "--results")
+        yield
+        for job in user.engine.ids():
+            user.ffdl("delete", job, "-y", "--results")
         user.wait_for(lambda: not user.processes(), "the end")
     finally:
         subprocess.run(["umount", "-l", user.home], check=True)
         user.ffdl("list")
+
+
+def fill_up(user: User) -> Path:
+    """Leaves no room on the small disk. Returns the file to remove."""
+    ballast = user.home / "ballast"
+    with open(ballast, "wb", buffering=0) as stream:
+        for size in (1 << 20, 4096):
+            while shutil.disk_usage(user.home).free >= size:
+                stream.write(bytes(size))
+    return ballast
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_disk_that_is_full_while_checkpointing(user: User, short_model: bytes) -> None:
+    """A full disk is nobody's lost run: training goes on, and with room again the job ends with the same model."""
+    job = user.train(user.job(env=SHORT, checkpoint={"interval": "5 steps"}))
+    user.until_step(job, 12)
+    ballast = fill_up(user)
+    assert job in user.ffdl("list").stdout
+    user.wait_for(lambda: shutil.disk_usage(user.home).free < 4096 and user.step(job) < 60, "a full disk")
+    before = user.pids("learner")
+    assert user.kill("learner")
+    user.wait_for(lambda: bool(set(user.pids("learner")) - set(before)), "another try")
+    ballast.unlink()
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert user.model(job) == short_model
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_disk_that_stays_full(user: User, short_model: bytes) -> None:
+    """A script that can't write its model fails with its own words; run again with room it gives the model."""
+    job = user.train(user.job(env=SHORT, checkpoint={"interval": "5 steps"}))
+    user.until_step(job, 12)
+    ballast = fill_up(user)
+    user.wait_for(lambda: not user.pids("learner"), "the end of the script")
+    ballast.unlink()
+    assert failed(user, job) == "learner 1 exited with code 1"
+    assert "No space left" in user.ffdl("logs", job).stdout
+    again = user.ffdl("resubmit", job).stdout.removeprefix("Model ID: ").strip()
+    assert user.until_over(again).state == "COMPLETED", user.story()
+    assert user.model(again) == short_model
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
@@ -424,13 +454,10 @@ def damage(folder: Path, dice: random.Random) -> str:
     return f"{victim.name}: byte {at} turned"
 
 
-def test_a_torn_checkpoint_is_not_restored(user: User, dice: random.Random) -> None:
+def test_a_torn_checkpoint_is_not_restored(user: User, short_model: bytes, dice: random.Random) -> None:
     """Storage lies now and then. The checkpoint before the torn one is used, and the model is the same."""
-    steps = {"env": {"STEPS": "80"}}
-    undisturbed = user.train(user.job("undisturbed", **steps))
-    assert user.until_over(undisturbed).state == "COMPLETED"
-    job = user.train(user.job(**steps))
-    for step in (30, 60):
+    job = user.train(user.job(env=SHORT, checkpoint={"interval": "10 steps"}))
+    for step in (15, 35):
         user.until_step(job, step)
         user.ffdl("halt", job)
         checkpoints = user.home / "jobs" / job / "claims" / "job" / "job" / "checkpoints"
@@ -441,7 +468,7 @@ def test_a_torn_checkpoint_is_not_restored(user: User, dice: random.Random) -> N
         begun = f"restored at {committed[-2]}"
         user.wait_for(lambda begun=begun: begun in user.ffdl("logs", job).stdout, begun)
     assert user.until_over(job).state == "COMPLETED", user.story()
-    assert user.model(job) == user.model(undisturbed)
+    assert user.model(job) == short_model
 
 
 # --- code -------------------------------------------------------------------------------------------------------------
