@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -167,6 +168,8 @@ def _words(error: Exception) -> tuple[list[str], int]:
         return [_one_line(str(error))], code
     if isinstance(error, OSError) and error.filename is not None:
         return [f"{os.fsdecode(error.filename)}: {error.strerror}"], BAD_INPUT
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ["the disk is full; make room where FFDL_HOME is (`ffdl delete` does)"], UNAVAILABLE
     if isinstance(error, ValueError) and type(error) is not ValueError:
         return [_one_line(str(error))], BAD_INPUT
     return [f"{type(error).__name__}: {_one_line(str(error))} (a fault of ffdl's own; -v shows where)"], UNAVAILABLE

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 
 from . import leases, supervisor
 from .retrieval import retrieve
-from .state import Home, Job, try_lock
+from .state import NO_ROOM, Home, Job, try_lock
 
 RESULTS = "results"
+_PATIENCE = 2.0  # seconds for pods that were killed to say so
 
 
 def delete(home: Home, job: Job, results: bool) -> None:
@@ -30,14 +32,32 @@ def delete(home: Home, job: Job, results: bool) -> None:
 
 def carry_out(home: Home, job: Job) -> None:
     """To be called under the runner's lock of a job that is marked. Raises EngineError."""
-    pods = list(job.pods.glob("*"))
-    for folder in pods:
-        supervisor.terminate(folder, force=True)
-    for folder in pods:
-        while (seen := supervisor.observe(folder)) is not None and not seen.ended:
-            time.sleep(0.05)
-        supervisor.cleanup(folder)
+    try:
+        _end_pods(job)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        _make_room(job)
+        _end_pods(job)
     if job.deleting.read_text() == RESULTS:
         retrieve(home, job, "remove")
     leases.release(home, job)
     home.remove(job)
+
+
+def _end_pods(job: Job) -> None:
+    pods = list(job.pods.glob("*"))
+    for folder in pods:
+        supervisor.terminate(folder, force=True)
+    began = time.monotonic()
+    for folder in pods:
+        while (seen := supervisor.observe(folder)) is not None and not seen.ended:
+            if time.monotonic() - began > _PATIENCE:
+                _make_room(job)
+            time.sleep(0.05)
+        supervisor.cleanup(folder)
+
+
+def _make_room(job: Job) -> None:
+    """How a pod ended is written down. On a full disk the job's own data, which is to go anyway, goes first."""
+    shutil.rmtree(job.path / "claims", ignore_errors=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import json
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from .state import Job
 
 LOG_FILE = "main.log"
 FOLLOW_LOOK = 1.0
+MOST_OPEN = 256  # files that are read at once
+_PARTS = ("meta", "etimes", "values")  # of a metrics record
 _ATTEMPT = re.compile(r"\((\d+)\)$")
 
 
@@ -77,6 +81,7 @@ class _Tail:
     """Reads a growing log file line by line."""
 
     def __init__(self, log: PodLog) -> None:
+        self.source = log.source
         self._log, self._offset, self._rest = log, 0, b""
 
     def lines(self, final: bool) -> Iterator[LogLine]:
@@ -106,14 +111,30 @@ def _since(lines: Iterator[LogLine], since: float | None) -> Iterator[LogLine]:
 
 def read(job: Job, wanted: Selection) -> Iterator[LogLine]:
     """What was written until now; several sources in the order of their times."""
-    lines: list[LogLine] = []
-    by_source: dict[str, list[PodLog]] = {}
-    for log in pod_logs(job, wanted):
-        by_source.setdefault(log.source, []).append(log)
+    yield from _gather([_Tail(log) for log in pod_logs(job, wanted)], wanted, wanted.tail, final=True)
+
+
+def _gather(tails: Iterable[_Tail], wanted: Selection, last: int | None, final: bool) -> Iterator[LogLine]:
+    """New lines of all, the `last` ones of each source."""
+    by_source: dict[str, list[_Tail]] = {}
+    for tail in tails:
+        by_source.setdefault(tail.source, []).append(tail)
+    streams: list[Iterable[LogLine]] = []
     for several in by_source.values():
-        of_source = (line for log in several for line in _since(_Tail(log).lines(final=True), wanted.since))
-        lines.extend(deque(of_source, maxlen=wanted.tail))
-    yield from sorted(lines, key=lambda line: line.time or 0.0) if len(by_source) > 1 else lines
+        lines = _since((line for tail in several for line in tail.lines(final)), wanted.since)
+        streams.append(lines if last is None else deque(lines, maxlen=last))
+    return _merged(streams)
+
+
+def _merged(streams: Sequence[Iterable[LogLine]]) -> Iterator[LogLine]:
+    """In the order of their times, a line of each in memory: logs may be larger than that."""
+    if len(streams) > MOST_OPEN:
+        return iter(sorted(chain(*streams), key=_moment))
+    return heapq.merge(*streams, key=_moment)
+
+
+def _moment(line: LogLine) -> float:
+    return line.time or 0.0
 
 
 def follow(job: Job, wanted: Selection, keep_alive: Callable[[], object]) -> Iterator[LogLine]:
@@ -121,7 +142,7 @@ def follow(job: Job, wanted: Selection, keep_alive: Callable[[], object]) -> Ite
     tails: dict[Path, _Tail] = {}
     watcher = Watcher(appends=True)
     watcher.watch(job.control)
-    first = wanted.tail is not None
+    last = wanted.tail
     try:
         while True:
             status = job_status(job.workflow(), job.report())
@@ -130,10 +151,8 @@ def follow(job: Job, wanted: Selection, keep_alive: Callable[[], object]) -> Ite
                 if log.folder not in tails:
                     watcher.watch(log.folder)
                     tails[log.folder] = _Tail(log)
-            lines = [line for tail in tails.values() for line in _since(tail.lines(final=over), wanted.since)]
-            lines.sort(key=lambda line: line.time or 0.0)
-            yield from lines[-(wanted.tail or 0) :] if first and wanted.tail else lines
-            first = False
+            yield from _gather(tails.values(), wanted, last, final=over)
+            last = None
             if over:
                 return
             watcher.wait(FOLLOW_LOOK)
@@ -173,8 +192,7 @@ def _log_places(folder: Path) -> list[str]:
 
 
 def _when(record: dict[str, Any]) -> float:
-    meta = record.get("meta")
-    moment = meta.get("time") if isinstance(meta, dict) else None
+    moment = record.get("meta", {}).get("time")
     return moment if isinstance(moment, (int, float)) else 0.0
 
 
@@ -194,7 +212,7 @@ def _records(base: Path, folder: Path, offset: int) -> tuple[list[dict[str, Any]
             offset += len(raw)
             with contextlib.suppress(ValueError, RecursionError):
                 value = json.loads(raw)
-                if isinstance(value, dict):
+                if isinstance(value, dict) and all(isinstance(value.get(part, {}), dict) for part in _PARTS):
                     found.append(value)
     return found, offset
 

@@ -23,7 +23,7 @@ from .notify import Watcher
 from .operator.nodes import pod_name
 from .pod import PodObservation
 from .runners import TERMINAL
-from .state import Home, Job, locked, read_json, try_lock, write_json
+from .state import NO_ROOM, Home, Job, locked, read_json, try_lock, write_json
 
 LOOK_AGAIN = 1.0  # with pods alive: progress, and supervisors that died without a word
 QUEUE_LOOK_AGAIN = 5.0
@@ -47,13 +47,17 @@ class Runner:
     def run(self) -> None:
         """Returns when the job is finished, halted or being deleted."""
         while not self._job.deleting.exists():
-            self._serve_requests()
-            workflow = self._job.workflow()
-            wait = self._advance(workflow)
-            if wait is None:
-                if self._rest():
-                    return
-                continue
+            try:
+                self._serve_requests()
+                wait = self._advance(self._job.workflow())
+                if wait is None:
+                    if self._rest():
+                        return
+                    continue
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                wait = LOOK_AGAIN  # the disk is full: what could not be written down has not been done
             self._watcher.wait(wait)
 
     def _advance(self, workflow: dict[str, Any]) -> float | None:

@@ -22,6 +22,7 @@ Layout (format 1):
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -35,6 +36,7 @@ from ...learner import contract
 from ..base import Damaged, EngineError, NoSuchJob
 
 FORMAT = "1"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def default_home() -> Path:

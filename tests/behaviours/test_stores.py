@@ -414,7 +414,6 @@ def test_a_disk_that_is_full_while_checkpointing(user: User, short_model: bytes)
     user.until_step(job, 12)
     ballast = fill_up(user)
     assert job in user.ffdl("list").stdout
-    user.wait_for(lambda: shutil.disk_usage(user.home).free < 4096 and user.step(job) < 60, "a full disk")
     before = user.pids("learner")
     assert user.kill("learner")
     user.wait_for(lambda: bool(set(user.pids("learner")) - set(before)), "another try")
