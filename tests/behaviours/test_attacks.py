@@ -1,0 +1,240 @@
+"""What nobody should do and somebody does: commands killed midway, damaged files, a full disk, scripts that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.behaviours.user import FFDL, User
+
+FOR_EVER = "while true; do sleep 1; done"
+SMALL = {"cpus": 0.2, "memory": "100MiB"}
+
+
+def working(user: User, command: str = FOR_EVER, name: str = "job") -> str:
+    """A job whose command runs."""
+    job = user.train(user.command(command, name, halt_grace="1s", **SMALL))
+    user.until(job, lambda status: status.state == "PROCESSING")
+    return job
+
+
+def killed_midway(user: User, dice: random.Random, longest: float, *arguments: str) -> None:
+    """Runs a command and kills it after at most `longest` seconds."""
+    process = subprocess.Popen(
+        [FFDL, *arguments], env=user.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=user.folder
+    )
+    try:
+        process.wait(dice.uniform(longest / 3, longest))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def test_a_submission_killed_midway_is_a_job_or_none(user: User, dice: random.Random) -> None:
+    """A terminal closes at the worst moment: then there is a job that runs, or nothing at all, not even files."""
+    folder = user.command("true", **SMALL)
+    began = time.monotonic()
+    jobs = {user.train(folder)}
+    took = time.monotonic() - began
+    for _ in range(6):
+        killed_midway(user, dice, took, "train", str(folder / "manifest.yml"))
+    user.jobs.update(user.engine.ids())
+    for job in user.engine.ids():
+        assert user.until_over(job).state == "COMPLETED"
+    draft = user.home / "trash" / "training-aaaaaaaaaa-4194305"  # what one killed in the middle of writing leaves
+    draft.mkdir()
+    (draft / "secret").write_text("not to be kept")
+    jobs.add(user.train(folder))
+    assert jobs <= set(user.engine.ids())
+    assert list((user.home / "trash").iterdir()) == []
+
+
+def test_a_deletion_killed_midway_is_finished_by_the_next_command(user: User, dice: random.Random) -> None:
+    """Otherwise the job runs on, driven by nobody and shown as at work for ever."""
+    jobs = [working(user, name=f"job-{number}") for number in range(3)]
+    for job in jobs:
+        killed_midway(user, dice, 0.4, "delete", "-y", job)
+    marked = [job for job in jobs if (user.home / "jobs" / job / "deleting").exists()]
+    user.ffdl("list")
+    for job in marked:
+        user.wait_for(lambda job=job: job not in user.engine.ids(), f"the end of {job}")  # type: ignore[misc]
+    for job in set(user.engine.ids()):
+        assert user.engine.status(job).state == "PROCESSING"
+
+
+@pytest.mark.parametrize("halted", [False, True], ids=["at work", "halted"])
+def test_a_deletion_killed_after_its_mark(user: User, halted: bool) -> None:
+    """The mark is what counts, whether there was a runner to see it or not."""
+    job = working(user)
+    if halted:
+        user.ffdl("halt", job)
+    else:
+        (runner,) = user.pids("runner")
+        os.kill(runner, signal.SIGKILL)
+    mark = user.home / "jobs" / job / "deleting"  # as `delete` begins
+    (user.home / "active" / job).touch()
+    mark.touch()
+    user.ffdl("list")
+    user.wait_for(lambda: not (user.home / "jobs" / job).exists(), "the deletion")
+    user.wait_for(lambda: not user.processes(), "the end of its processes")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a":', b"[]", b"\xff\xfe"])
+def test_a_damaged_job_does_not_hide_the_others(user: User, content: bytes) -> None:
+    """A disk that lies spoils one file; all other jobs must be listed, and this one can be removed."""
+    good = user.train(user.command("true", "good", **SMALL))
+    bad = user.train(user.command("true", "bad", **SMALL))
+    for job in (good, bad):
+        assert user.until_over(job).state == "COMPLETED"
+        user.wait_for(lambda job=job: not (user.home / "active" / job).exists(), "rest")  # type: ignore[misc]
+    folder = user.home / "jobs" / bad
+    (folder / "summary.json").write_bytes(content)
+    listed = {job["id"]: job for job in json.loads(user.ffdl("list", "-o", "json").stdout)}
+    assert (listed[good]["state"], listed[bad]["state"]) == ("COMPLETED", "COMPLETED")  # the summary is only a copy
+    (folder / "control" / "workflow.json").write_bytes(content)
+    listed = {job["id"]: job for job in json.loads(user.ffdl("list", "-o", "json").stdout)}
+    assert (listed[good]["state"], listed[bad]["state"]) == ("COMPLETED", "FAILED")
+    assert "workflow.json is damaged" in listed[bad]["reason"]
+    assert f"ffdl delete {bad}" in listed[bad]["reason"]
+    assert "damaged" in user.ffdl("logs", bad, code=4).stderr
+    shutil.rmtree(folder / "control")
+    (folder / "created").unlink()
+    assert bad in user.ffdl("list", "-o", "name").stdout
+    user.ffdl("delete", "-y", bad)
+    assert user.ffdl("list", "-o", "name").stdout.split() == [good]
+
+
+def test_a_damaged_lease_stops_no_other_job(user: User) -> None:
+    """One bad file must not keep a whole machine from working."""
+    job = working(user)
+    (user.home / "leases" / f"{job}.json").write_bytes(b"")
+    assert user.until_over(user.train(user.command("true", "other", **SMALL))).state == "COMPLETED"
+
+
+def test_a_runner_killed_while_it_writes_leaves_nothing_in_the_line(user: User) -> None:
+    """What was half written goes with the job."""
+    job = working(user)
+    (user.home / "leases" / f"{job}.waits.4194305.tmp").touch()
+    user.ffdl("delete", "-y", job)
+    assert [path.name for path in (user.home / "leases").iterdir()] == ["lock"]
+
+
+def test_a_job_stopped_in_line_says_stopped_and_no_more(user: User) -> None:
+    """An error code of a data store would send the user looking for a fault that is none."""
+    user.env["FFDL_MACHINE"] = "cpus=1,memory=8GiB"
+    first = user.train(user.command(FOR_EVER, "first", cpus=1, halt_grace="1s"))
+    user.until(first, lambda status: status.state == "PROCESSING")
+    second = user.train(user.command("true", "second", cpus=1))
+    user.until(second, lambda status: status.state == "QUEUED")
+    user.ffdl("stop", second)
+    status = user.until_over(second)
+    assert (status.state, status.reason, status.error_code) == ("FAILED", "stopped", "")
+
+
+def test_metrics_that_are_none_are_left_out(user: User) -> None:
+    """A script may write to the metrics file itself; a bad line must not cost the good ones."""
+    lines = [
+        '{"meta": 5}', "[1]", "null", '{"values": 3}', "[" * 100_000, '{"meta": {"time": "x"}}',
+        '{"meta": {"time": 5}, "grouplabel": "mine", "values": {"loss": {"type": "FLOAT", "value": "1"}}}',
+    ]  # fmt: skip
+    folder = user.command('cat lines > "$LOG_DIR/learner-1/evaluation-metrics.txt"', **SMALL)
+    (folder / "lines").write_text("".join(f"{line}\n" for line in lines))
+    job = user.train(folder)
+    assert user.until_over(job).state == "COMPLETED"
+    assert "mine" in user.ffdl("metrics", job).stdout
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        'rm -r "$LOG_DIR/learner-1"; ln -s {secret} "$LOG_DIR/learner-1"',
+        'cd /; mv "$LOG_DIR" "$LOG_DIR.old"; ln -s {secret} "$LOG_DIR"',
+        'cd "$LOG_DIR/learner-1"; rm *; ln -s {secret}/evaluation-metrics.txt; ln -s {secret}/training-log.txt',
+        'cd "$LOG_DIR/learner-1"; rm *; mkfifo evaluation-metrics.txt training-log.txt',
+        'rm -r "$RESULT_DIR"; ln -s {secret} "$RESULT_DIR"; rm -r "$CHECKPOINT_DIR"; ln -s {secret} "$CHECKPOINT_DIR"',
+    ],
+    ids=["learner's folder", "log folder", "files", "fifos", "results"],
+)
+def test_links_lead_nowhere(user: User, trick: str) -> None:
+    """What a job's code makes links to is neither shown nor stored, and a fifo holds nobody up."""
+    secret = user.folder / "secret"
+    secret.mkdir()
+    (secret / "training-log.txt").write_text("TOPSECRET\n")
+    (secret / "evaluation-metrics.txt").write_text('{"meta": {"time": 1}, "values": {"TOPSECRET": {"value": "1"}}}\n')
+    before = {path.name: path.read_bytes() for path in secret.iterdir()}
+    job = working(user, trick.format(secret=secret) + '; until [ -e "$LOG_DIR.go" ]; do sleep 0.1; done')
+    said = [user.ffdl("metrics", job).stdout, user.ffdl("logs", job).stdout]
+    user.ffdl("halt", job)
+    user.ffdl("stop", job)
+    user.until_over(job)
+    said += [user.ffdl("metrics", job).stdout, user.ffdl("logs", job).stdout]
+    said += [path.read_text(errors="replace") for path in user.results(job).glob("learner-*/*") if path.is_file()]
+    assert "TOPSECRET" not in "".join(said)
+    assert {path.name: path.read_bytes() for path in secret.iterdir()} == before
+
+
+@pytest.fixture
+def tiny(user: User) -> Iterator[Path]:
+    """The user's home on a disk of 8 MB. Yields a file that takes all of it."""
+    user.home.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "ffdl-test", str(user.home)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("this user can't mount")
+    yield user.home / "ballast"
+    for job in user.engine.ids():
+        user.ffdl("delete", "-y", job)
+    user.wait_for(lambda: not user.processes(), "the end of all")
+    subprocess.run(["umount", str(user.home)], check=True)
+
+
+def fill(ballast: Path) -> None:
+    with pytest.raises(OSError, match="No space left"), open(ballast, "wb", buffering=0) as stream:
+        while True:
+            stream.write(b"x" * 4096)
+
+
+def test_a_full_disk_is_said_and_a_job_can_be_deleted_from_it(user: User, tiny: Path) -> None:
+    """Deleting is how room is made: it must work when there is none."""
+    job = working(user)
+    fill(tiny)
+    done = user.ffdl("train", str(user.command("true", "other", **SMALL) / "manifest.yml"), code=4)
+    assert "the disk is full" in done.stderr
+    user.ffdl("delete", "-y", job)
+    assert user.ffdl("list", "-o", "name").stdout == ""
+    assert not user.processes()
+
+
+def test_a_job_outlives_a_full_disk(user: User, tiny: Path) -> None:
+    """Once there is room again the job goes on by itself, though nobody runs a command."""
+    gate = user.folder / "gate"
+    folder = user.command('until [ -e "$GATE" ]; do sleep 0.05; done', env={"GATE": str(gate)}, **SMALL)
+    job = user.train(folder)
+    user.until(job, lambda status: status.state == "PROCESSING")
+    fill(tiny)
+    gate.touch()
+    user.wait_for(lambda: not user.pids("agent"), "the end of the learner")
+    time.sleep(1.5)  # for a runner that would trip over the full disk to do so
+    tiny.unlink()
+    status = user.home / "jobs" / job / "control" / "status.json"
+    user.wait_for(lambda: json.loads(status.read_text()).get("phase") == "Succeeded", "the end")
+
+
+def test_long_logs_are_printed_in_little_memory(user: User) -> None:
+    """A chatty job's log is larger than a laptop's memory; looking at it must not take the machine down."""
+    job = user.train(user.command("yes 0123456789012345678901234567890123456789 | head -c 40000000; echo end", **SMALL))
+    assert user.until_over(job).state == "COMPLETED"
+    measured = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=-3, check=True)\n"
+    measured += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    for extra in ([], ["-f"]):
+        command = [str(FFDL.with_name("python")), "-c", measured, str(FFDL), "logs", job, *extra]
+        done = subprocess.run(command, env=user.env, capture_output=True, text=True, check=True)
+        assert int(done.stdout) < 64 << 10, f"{done.stdout} KiB"

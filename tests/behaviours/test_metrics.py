@@ -1,0 +1,170 @@
+"""Metrics and progress: what a script tells, or only prints, is there to look at while it runs and afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from tests.behaviours.user import User
+
+
+def records(user: User, job: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in user.ffdl("metrics", job, "-o", "json").stdout.splitlines()]
+
+
+def values(record: dict[str, Any]) -> dict[str, str]:
+    """Steps and values of a record as they were written."""
+    return {name: about["value"] for part in ("etimes", "values") for name, about in record[part].items()}
+
+
+def with_gate(user: User, before: str, after: str = "", **changes: Any) -> tuple[str, Path]:
+    """A job that does `before`, waits for the file that is returned, and does `after`."""
+    gate = user.folder / "gate"
+    wait = f'until [ -e "{gate}" ]; do sleep 0.05; done'
+    return user.train(user.command(f"{textwrap.dedent(before)}\n{wait}\n{textwrap.dedent(after)}", **changes)), gate
+
+
+def test_what_the_library_reports(user: User) -> None:
+    """`job.step(…, loss=…)` is all a script needs: each step is a record, at once and for good."""
+    gate = user.folder / "gate"
+    folder = user.command("python script.py")
+    script = f"""
+    import os, time
+    from ffdl import learner
+    with learner.session() as job:
+        for step in range(1, 11):
+            job.step(step, of=10, loss=1 / step, seen=step * 32)
+            while step == 4 and not os.path.exists({str(gate)!r}):
+                time.sleep(0.02)
+                job.step(step, of=10, loss=1 / step, seen=step * 32)
+    """
+    (folder / "script.py").write_text(textwrap.dedent(script))
+    job = user.train(folder)
+    user.until_step(job, 4)
+    running = records(user, job)
+    assert user.engine.status(job).state == "PROCESSING"
+    line = user.ffdl("metrics", job).stdout.splitlines()[0]
+    assert re.search(r"learner-1 +train +iteration=1 +loss=1\.0 +seen=32$", line), line
+    gate.touch()
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    after = records(user, job)
+    assert after[: len(running)] == running
+    assert list(dict.fromkeys(int(values(record)["iteration"]) for record in after)) == list(range(1, 11))
+    last = after[-1]
+    assert last["values"] == {"loss": {"type": "FLOAT", "value": "0.1"}, "seen": {"type": "INT", "value": "320"}}
+    assert last["etimes"] == {"iteration": {"type": "INT", "value": "10"}}
+    assert last["meta"]["training_id"] == job
+    assert [record["meta"]["rindex"] for record in after] == list(range(1, len(after) + 1))
+    shown = json.loads(user.ffdl("show", job, "-o", "json").stdout)
+    assert (shown["step"], shown["of"], shown["progress"], shown["metrics"]["seen"]) == (10, 10, 1.0, 320.0)
+
+
+GROUPS = {
+    "type": "regex_extractor",
+    "groups": {
+        "train": {
+            "regex": r"Step %{INT:step}, loss %{FLOAT:loss}",
+            "meta": {"subid": "training"},
+            "scalars": {"loss": {"type": "FLOAT", "value": "$loss"}},
+            "etimes": {"iteration": {"type": "INT", "value": "$step"}},
+        },
+        "test": {
+            "regex": r"Test of (?P<step>\d+):\n +accuracy (?P<accuracy>[0-9.]+)",
+            "scalars": {"accuracy": {"type": "FLOAT", "value": "$accuracy"}},
+            "etimes": {"iteration": {"type": "INT", "value": "$step"}},
+        },
+    },
+}
+
+
+def test_what_is_only_printed(user: User) -> None:
+    """A script that nobody wants to change is read: FfDL's regex_extractor, over two lines too, for each learner."""
+    script = """
+    echo "Step 1, loss 2.5"; echo nothing; printf "Step 2, "; sleep 0.1; echo "loss 1e-3"
+    echo "Test of 2:"; echo "   accuracy 0.75"; echo "Step 3, loss .5" >&2; printf "Step 4, loss 0.25"
+    """
+    folder = user.command(textwrap.dedent(script), learners=2, completion="all", evaluation_metrics=GROUPS)
+    job = user.train(folder)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    found = records(user, job)
+    expected = [
+        ("train", {"iteration": "1", "loss": "2.5"}), ("train", {"iteration": "2", "loss": "1e-3"}),
+        ("test", {"iteration": "2", "accuracy": "0.75"}), ("train", {"iteration": "3", "loss": ".5"}),
+        ("train", {"iteration": "4", "loss": "0.25"}),
+    ]  # fmt: skip
+    logs = user.ffdl("logs", job).stdout
+    for learner in ("learner-1", "learner-2"):
+        stored = (user.results(job) / learner / "evaluation-metrics.txt").read_text().splitlines()
+        assert [(r["grouplabel"], values(r)) for r in map(json.loads, stored)] == expected
+        assert f"{learner} | Step 1, loss 2.5" in logs
+        assert "Step 1, loss 2.5\n" in (user.results(job) / learner / "training-log.txt").read_text()
+    assert len(found) == 2 * len(expected)
+    times = [record["meta"]["time"] for record in found]
+    assert times == sorted(times), "oldest first"
+
+
+def test_a_file_of_metrics(user: User) -> None:
+    """Scripts that write FfDL's records themselves, to $LOG_DIR/evaluation-metrics.txt, see them listed."""
+    record = {
+        "meta": {"training_id": "x", "time": 1700000000000, "rindex": 1, "subid": "own"},
+        "grouplabel": "own", "etimes": {"iteration": {"type": "INT", "value": "7"}},
+        "values": {"loss": {"type": "FLOAT", "value": "0.125"}},
+    }  # fmt: skip
+    script = f"""
+    mkdir -p "$LOG_DIR/learner-$LEARNER_ID"
+    echo '{json.dumps(record)}' >> "$LOG_DIR/evaluation-metrics.txt"
+    echo 'not a record' >> "$LOG_DIR/evaluation-metrics.txt"
+    """
+    job, gate = with_gate(user, script, evaluation_metrics={"type": "emetrics_file"})
+    user.wait_for(lambda: bool(records(user, job)), "the record")
+    gate.touch()
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    (found,) = records(user, job)
+    assert values(found) == {"iteration": "7", "loss": "0.125"}
+
+
+def test_no_metrics_are_no_error(user: User) -> None:
+    """Most scripts report none; what they print is no less there."""
+    job = user.train(user.command('echo "loss 1"'))
+    assert user.until_over(job).state == "COMPLETED"
+    done = user.ffdl("metrics", job)
+    assert done.stdout == ""
+    assert "no metrics" in done.stderr
+    assert user.ffdl("logs", job).stdout == "loss 1\n"
+
+
+def test_progress_and_time_to_go(user: User) -> None:
+    """A user decides by the list whether to wait for a job or to go home."""
+    gate = user.folder / "gate"
+    folder = user.command("python script.py")
+    script = f"""
+    import os, time
+    from ffdl import learner
+    with learner.session() as job:
+        step = 0
+        while step < 1000:
+            step += 1
+            job.step(step, of=1000, loss=0.5)
+            time.sleep(0.02)
+            if os.path.exists({str(gate)!r}):
+                step = max(step, 999)
+    """
+    (folder / "script.py").write_text(textwrap.dedent(script))
+    job = user.train(folder)
+    status = user.until(job, lambda status: status.eta is not None)
+    assert 0 < status.progress < 1
+    assert (status.of, status.metrics["loss"]) == (1000, 0.5)
+    assert 5 < status.eta < 300, "a thousand steps of 20 ms"
+    heading, line = user.ffdl("list").stdout.splitlines()
+    row = dict(zip(re.split(r" {2,}", heading.strip()), re.split(r" {2,}", line.strip()), strict=False))
+    assert row["STATE"] == "PROCESSING"
+    assert re.fullmatch(r"\d+%", row["PROGRESS"].replace(" ", "")), row
+    assert re.match(r"\d+ ?[sm]", row["ETA"]), row
+    gate.touch()
+    assert user.until_over(job).progress == 1.0
+    line = user.ffdl("list").stdout.splitlines()[1]
+    assert "COMPLETED" in line
+    assert "100%" in line.replace(" %", "%")
