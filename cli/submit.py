@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,15 +58,10 @@ def submit(
     engine = settings.engine(python)
     parsed, text = read_manifest(manifest, overrides, name)
     from ..engines.archive import pack_code
-    from ..engines.client import new_job_id
+    from ..engines.client import decide, new_job_id
     from ..workflows.compile import compile_job
-    from ..workflows.job import Machine, TrainingJob
 
-    machine = getattr(engine, "machine", None)
-    bounds = None if machine is None else Machine(machine.cpus, machine.memory)
-    job = TrainingJob.from_manifest(parsed, environ=os.environ, machine=bounds, file=str(manifest))
-    folder = manifest.parent.absolute()
-    job = replace(job, host_data=_anchored(folder, job.host_data), host_results=_anchored(folder, job.host_results))
+    job = decide(engine, parsed, manifest)
     for note in job.notes:
         tell(f"Note: {note}")
     source = code if code is not None else manifest.parent
@@ -78,14 +71,9 @@ def submit(
     if dry_run:
         click.echo(compiled.to_yaml(), nl=False)
         return 0
-    tell(f"Submitting {manifest} with the code in {source} ({_size(len(packed))} packed)")
     engine.submit(compiled, job_id)
+    tell(f"Submitted {manifest} with the code in {source} ({_size(len(packed))} packed)")
     return after_submission(engine, job_id, wait, follow)
-
-
-def _anchored(folder: Path, path: str) -> str:
-    """A path of a manifest is relative to it."""
-    return os.path.normpath(folder / path) if path else ""
 
 
 def _size(size: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from .base import RESULTS, EngineError
 
 if TYPE_CHECKING:
     from ..workflows.job import TrainingJob
+    from ..workflows.manifest import Manifest
     from .base import Engine, Event, LogLine
     from .status import JobStatus
 
@@ -48,6 +49,22 @@ def active_python() -> str:
     return sys.executable
 
 
+def decide(engine: Engine, manifest: Manifest, file: Path) -> TrainingJob:
+    """The job that `manifest`, read from `file`, is on `engine`: defaults that fit its machine, `${NAME}` from the
+    environment, paths relative to the file. Raises ManifestError.
+    """
+    from ..workflows.job import Machine, TrainingJob
+
+    machine = getattr(engine, "machine", None)
+    return TrainingJob.from_manifest(
+        manifest,
+        environ=os.environ,
+        machine=None if machine is None else Machine(machine.cpus, machine.memory),
+        file=str(file),
+        folder=str(file.parent.absolute()),
+    )
+
+
 class Client:
     """Submits and finds jobs. All methods raise EngineError (or NoSuchJob, Refused) with one line that says what to do.
 
@@ -68,15 +85,38 @@ class Client:
             engine = open_engine(engine, Path(home) if home is not None else None, python)
         self.engine = engine
 
-    def submit(self, job: TrainingJob, code: str | os.PathLike[str] | bytes | None = None) -> Job:
-        """Starts `job` with `code`: a folder, a zip file or a zip's bytes (default: no code, an empty folder)."""
+    def train(
+        self,
+        manifest: str | os.PathLike[str],
+        code: str | os.PathLike[str] | None = None,
+        overrides: Sequence[str] = (),
+    ) -> Job:
+        """As `ffdl train MANIFEST [CODE] --set …`: `code` defaults to the manifest's folder. Raises ManifestError."""
+        from ..workflows.manifest import load
+
+        file = Path(manifest)
+        text = file.read_bytes()
+        job = decide(self.engine, load(text, str(file), overrides), file)
+        return self.submit(job, file.parent if code is None else code, manifest_text=text)
+
+    def submit(
+        self,
+        job: TrainingJob,
+        code: str | os.PathLike[str] | bytes | None = None,
+        manifest_text: bytes | None = None,
+    ) -> Job:
+        """Starts `job` with `code`: a folder, a zip file or a zip's bytes (default: no code, an empty folder).
+
+        `manifest_text`, if there is one, is kept with the results.
+        """
         from ..workflows.compile import compile_job
         from .archive import no_code, pack_code
 
         if not isinstance(code, bytes):
             code = no_code() if code is None else pack_code(Path(code))
         job_id = new_job_id()
-        self.engine.submit(compile_job(job, code=code, job_id=job_id), job_id)
+        compiled = compile_job(job, code=code, job_id=job_id, manifest_text=manifest_text)
+        self.engine.submit(compiled, job_id)
         return Job(self.engine, job_id)
 
     def job(self, job_id: str) -> Job:

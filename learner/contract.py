@@ -130,6 +130,7 @@ class Store:
     layout: str = "mount"
     endpoint: str = ""
     region: str = ""
+    id: str = ""  # as in the manifest, for messages
 
 
 @dataclass(frozen=True)

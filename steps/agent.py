@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -219,6 +220,21 @@ class Agent:
     def _start(self, now: float) -> None:
         assert self._world is not None
         self._restart_at = None
+        try:
+            self._command = self._run_command()
+        except OSError as error:
+            self._output.say(f"the command can't be started: {error}")
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):  # no fault of the command's
+                self._exit = contract.EXIT_AGAIN
+            else:
+                self._report({"type": contract.FAILED, "reason": "crash", "code": 127}, now)
+            return
+        assert self._command.output is not None
+        self._selector.register(self._command.output, selectors.EVENT_READ, "output")
+        self._link.send({"type": contract.HEARTBEAT, **self._status()}, now)
+
+    def _run_command(self) -> Command:
+        """Raises OSError."""
         place = Place(self.index, *self._master(), self._script.path, copy_library(self._run_dir))
         environment = learner_environment(self.spec, self.job_id, place, os.environ, self._secret)
         for name in ("RESULT_DIR", "CHECKPOINT_DIR"):
@@ -228,16 +244,7 @@ class Agent:
             pass
         self._kills, self._files = self._memory.kills(), self._fingerprint()
         self._script.begin()
-        cwd = environment["MODEL_DIR"]
-        try:
-            self._command = Command(self.spec.command, environment, cwd, self._run_dir, self._output.write)
-        except OSError as error:
-            self._output.say(f"the command can't be started: {error}")
-            self._report({"type": contract.FAILED, "reason": "crash", "code": 127}, now)
-            return
-        assert self._command.output is not None
-        self._selector.register(self._command.output, selectors.EVENT_READ, "output")
-        self._link.send({"type": contract.HEARTBEAT, **self._status()}, now)
+        return Command(self.spec.command, environment, environment["MODEL_DIR"], self._run_dir, self._output.write)
 
     def _master(self) -> tuple[str, int]:
         """Where learner 1 is: its name if that resolves, else the address it joined with."""

@@ -268,7 +268,7 @@ class Helper:
     # --- the end --------------------------------------------------------------------------------------------------
 
     def _finish(self, listener: socket.socket) -> int:
-        """The end is decided and the learners are gone: ship, tell those that come later, end."""
+        """The end is decided and the learners are gone: tell those that come later, end."""
         self._say(time.monotonic(), force=True)
         self._write_address({"host": "", "port": 0, "outcome": self.coordinator.outcome()})
         self._ship_last(FINAL_SHIP, again=False)

@@ -194,7 +194,7 @@ class Coordinator:
                 yield self._record({"kind": "checkpoint", "index": member.index, "step": step})
             yield Ship()
         elif kind == contract.HALTED:
-            member.leaving = True
+            member.leaving, member.step = True, _count(message.get("step"), member.step)
         elif kind == contract.DONE:
             yield from self._done(member, conn, now)
         elif kind == contract.FAILED:

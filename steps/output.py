@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import stat
 import sys
 import time
 
@@ -20,11 +23,13 @@ class Output:
     """
 
     def __init__(self, folder: str, job_id: str, subid: str, extractor: Extractor | None) -> None:
+        if os.path.islink(folder) or os.path.isfile(folder):
+            os.unlink(folder)
         os.makedirs(folder, exist_ok=True)
-        self._log = open(os.path.join(folder, contract.TRAINING_LOG), "ab", buffering=0)  # noqa: SIM115
+        self._log = _open(os.path.join(folder, contract.TRAINING_LOG))
         path = os.path.join(folder, contract.METRICS_FILE)
+        self._metrics = _open(path)
         self._rindex = _count_lines(path)
-        self._metrics = open(path, "ab", buffering=0)  # noqa: SIM115 - both held for the agent's life
         self._job_id, self._subid = job_id, subid
         self._extractor = extractor
         self.step: int | None = None
@@ -97,6 +102,20 @@ class Output:
             if not self._complained:
                 self._complained = True
                 print(f"ffdl: some output is lost: {error}", file=sys.stderr)
+
+
+def _open(path: str) -> io.FileIO:
+    """Opens a file of the folder to append to. What an earlier run of the command has put in its place goes."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    for _ in range(2):
+        with contextlib.suppress(OSError):
+            stream = io.FileIO(os.open(path, flags, 0o666), "ab")
+            if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                return stream
+            stream.close()
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    return io.FileIO(os.devnull, "ab")
 
 
 def _count_lines(path: str) -> int:

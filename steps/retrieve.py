@@ -7,10 +7,12 @@ own files) or `remove`. Exit code 0, 75 (asked to stop), or 70 with one line tha
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import partial
 
 from ..learner import contract
+from ..learner.checkpoint import COMMITTED
 from . import step
 from .fetch import Arrived, fetch_all
 from .retrying import Patience, Stop
@@ -18,18 +20,28 @@ from .storage import Entry, Objects, StoreError, credentials, open_store, retry_
 
 RETRY_SECONDS = 60.0
 CHECKPOINTS = "checkpoints/"
-NOT_THE_MODEL = ("_submitted_code/", CHECKPOINTS, "learner-")
+NOT_THE_MODEL = ("_submitted_code/", "_logs/", CHECKPOINTS, "learner-")
+_STEP = re.compile(r"checkpoints/((?:learner-\d+/)?)step-(\d+)/")
 NOTES_OF_ARRIVAL = ".ffdl-arrived"
 
 
 def wanted(what: str, names: list[str]) -> list[str]:
     """Those of a job's stored `names` that `what` means."""
     if what == "checkpoint":
-        return [name for name in names if name.startswith(CHECKPOINTS)]
+        return _last_checkpoints([name for name in names if name.startswith(CHECKPOINTS)])
     if what == "trainedmodel":
         ours = (contract.RECORD_FILE, contract.MANIFEST_FILE)
         return [name for name in names if not name.startswith(NOT_THE_MODEL) and name not in ours]
     return names
+
+
+def _last_checkpoints(names: list[str]) -> list[str]:
+    """Of each learner's committed steps the last, and what lies in none: a script's own files."""
+    last: dict[str, int] = {}
+    for name in names:
+        if (found := _STEP.match(name)) and name == f"{found[0]}{COMMITTED}":
+            last[found[1]] = max(last.get(found[1], -1), int(found[2]))
+    return [name for name in names if not (found := _STEP.match(name)) or last.get(found[1]) == int(found[2])]
 
 
 def _stored(objects: Objects, job: step.Job, patience: Patience) -> list[Entry]:

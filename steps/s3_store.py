@@ -13,7 +13,20 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from ..learner import contract
-from .storage import CHUNK, PART, SINGLE, Entry, NoRanges, Source, SourceError, StoreError, classify, printable, to_disk
+from .storage import (
+    CHUNK,
+    PART,
+    SINGLE,
+    Entry,
+    NoRanges,
+    Source,
+    SourceError,
+    StoreError,
+    classify,
+    printable,
+    sentence,
+    to_disk,
+)
 
 MOST_PARTS = 10_000  # S3's
 _NO_KEY = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # what XML listings and UTF-8 can't carry
@@ -24,6 +37,7 @@ class S3Objects:
 
     def __init__(self, store: contract.Store, credentials: Mapping[str, str], patience: float) -> None:
         self.where = f"bucket {printable(store.bucket)!r}" + (f" at {store.endpoint}" if store.endpoint else "")
+        self._id, self._bucket = store.id, store.bucket
         # FfDL's default region is an old name, which no signature is made with.
         region = store.region if store.region not in ("", "us-standard") else "us-east-1"
         config: dict[str, str | bool] = {"region": region, "virtual_hosted_style_request": False}
@@ -59,7 +73,7 @@ class S3Objects:
                 for about in page:
                     yield Entry(about["path"], about["size"], _tag(about["e_tag"]))
         except (BaseError, OSError, ValueError) as error:
-            raise self._error(error, f"listing {printable(folder)}") from None
+            raise self._error(error, f"listing {printable(folder) or 'it'}") from None
 
     def find(self, key: str) -> Entry | None:
         try:
@@ -160,13 +174,9 @@ class S3Objects:
 
     def _error(self, error: Exception, what: str) -> StoreError:
         fault = classify(error)
-        meaning = {
-            "authentication": "the credentials are refused",
-            "bucket": "there is no such bucket, or the credentials do not allow access to it",
-            "missing": "there is no such bucket or object",
-            "request": "the store refuses the request",
-            "connection": "no connection, or it was cut",
-        }[fault.kind]
+        meaning = "the store refuses the request"
+        if fault.kind != "request":
+            meaning = sentence(error, self._id, self._bucket)
         return StoreError(f"{self.where}: {what}: {meaning} ({fault.detail})", permanent=fault.kind != "connection")
 
 

@@ -17,6 +17,7 @@ from .retrying import Patience, Stop
 from .storage import Entry, Objects, Source, SourceError, StoreError, printable, settled
 from .transfer import Item, Memory, Outcome, Stored, upload
 
+SHARED_LOGS = "_logs"  # in the results: what lies in LOG_DIR beside the learners' own folders
 QUIET = 1.0  # seconds without a change before a script's own files are taken as one snapshot
 QUIET_TRIES, QUIET_TRIES_AT_THE_END = 3, 30
 
@@ -48,20 +49,21 @@ class Shipment:
 
 
 def ship_logs(shipment: Shipment) -> Outcome:
-    """LOG_DIR/learner-N/… to <id>/learner-N/…"""
+    """LOG_DIR/learner-N/… to <id>/learner-N/…, and what learners put beside it to <id>/_logs/…"""
     folder_of_logs, job = contract.path(contract.LOG_DIR), contract.path(contract.JOB_DIR)
     root = shipment.settled(folder_of_logs, job)
     if root is None:
         return Outcome()
     skipped = shipment.skipped(folder_of_logs)
-    found = [name for name, _, _ in safe_files.walk(root, skipped) if name.startswith("learner-")]
-    by_learner: dict[str, list[Item]] = {}
-    for name in found:
-        folder = f"{shipment.job_id}/{name.partition('/')[0]}/"
-        if "/" in name:
-            by_learner.setdefault(folder, []).append(Item(f"{shipment.job_id}/{name}", root, name))
+    by_folder: dict[str, list[Item]] = {}
+    for name, _, _ in safe_files.walk(root, skipped):
+        first, slash, _ = name.partition("/")
+        own = bool(slash) and first.startswith("learner-")
+        folder = f"{shipment.job_id}/{first if own else SHARED_LOGS}/"
+        key = f"{shipment.job_id}/{name}" if own else f"{folder}{name}"
+        by_folder.setdefault(folder, []).append(Item(key, root, name))
     whole = Outcome()
-    for folder, items in by_learner.items():
+    for folder, items in by_folder.items():
         outcome = shipment.upload(items, folder)
         whole.stored |= outcome.stored
         whole.missing |= outcome.missing

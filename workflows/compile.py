@@ -89,7 +89,8 @@ def workflow(job: TrainingJob, job_id: str | None = None) -> Workflow:
         automount_service_account_token=False,
         image_pull_secrets=[m.LocalObjectReference(name=f"{JOB_ID}-pull")] if job.registry else None,
         pod_gc=m.PodGC(strategy="OnWorkflowCompletion", delete_delay_duration="300s"),
-        volume_claim_gc=m.VolumeClaimGC(strategy="OnWorkflowCompletion"),
+        # a failed job keeps its volume: what could not be stored is still there
+        volume_claim_gc=m.VolumeClaimGC(strategy="OnWorkflowSuccess"),
         volume_claim_templates=[_claim(job)],
         volumes=_volumes(job),
     ) as result:

@@ -74,6 +74,8 @@ class TrainingJob:
         resolve = _Resolver(environ or {}, file)
         notes: list[str] = []
         cpus, memory = _resources(manifest, machine, notes)
+        if manifest.evaluation_metrics is not None and manifest.evaluation_metrics.type.startswith("tensorboard"):
+            notes.append("metrics are not read from TensorBoard files in this version; what is in $LOG_DIR is stored")
         store = manifest.data_stores[0] if manifest.data_stores else None
         data, results = _stores(store)
         plain_env, secret_env = resolve.split(manifest.env)
@@ -184,6 +186,7 @@ def _stores(store: DataStore | None) -> tuple[contract.Store | None, contract.St
         return None, own
     kind = "host" if store.type == "mount_volume" else "s3"
     shared = {
+        "id": store.id,
         "kind": kind,
         "layout": "copy" if store.type == "s3_datastore" else "mount",
         "endpoint": store.connection.get("auth_url", "") if kind == "s3" else "",

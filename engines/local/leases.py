@@ -123,7 +123,7 @@ class Capacity:
     def lacks(self, wanted: Demand) -> str:
         """Why `wanted` can never fit, or nothing."""
         if wanted.gpus > len(self.gpus):
-            return f"needs {wanted.gpus} GPUs, this machine has {len(self.gpus)}"
+            return f"needs {_gpus(wanted.gpus)}, this machine has {len(self.gpus)}"
         if wanted.cpus > self.cpus + 1e-9:
             return f"needs {wanted.cpus:g} CPUs, this machine has {self.cpus:g}"
         if wanted.memory > self.memory:
@@ -134,6 +134,10 @@ class Capacity:
 def _memory() -> int:
     with open("/proc/meminfo") as stream:
         return int(stream.readline().split()[1]) * 1024
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def _size(amount: int) -> str:
@@ -175,7 +179,7 @@ def acquire(home: Home, job: Job, wanted: Demand, capacity: Capacity) -> Lease |
 
 def _lack(wanted: Demand, cpus: float, memory: float, gpus: int) -> str:
     if wanted.gpus > gpus:
-        return f"needs {wanted.gpus} GPUs, {gpus} free"
+        return f"needs {_gpus(wanted.gpus)}, {gpus} free"
     if wanted.cpus > cpus + 1e-9:
         return f"needs {wanted.cpus:g} CPUs, {max(0.0, cpus):g} free"
     return f"needs {_size(wanted.memory)} of memory, {_size(int(max(0, memory)))} free"

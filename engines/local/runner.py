@@ -235,16 +235,14 @@ class Runner:
             return True
 
     def _conclude(self, workflow: dict[str, Any]) -> None:
-        """A finished job keeps its logs and its record; its volume goes, unless its results could not be stored."""
+        """A finished job keeps its logs and its record; its volume goes as `volumeClaimGC` says."""
         from ..status import job_status
 
         for folder in self._job.pods.iterdir():
             supervisor.cleanup(folder)
             shutil.rmtree(folder / "volumes", ignore_errors=True)
-        nodes = workflow["status"].get("nodes", {}).values()
-        stored = any(n.get("templateName", "").startswith("store-") and n.get("phase") == "Succeeded" for n in nodes)
-        gc = workflow["spec"].get("volumeClaimGC", {}).get("strategy") == "OnWorkflowCompletion"
-        if gc and stored:
+        strategy = workflow["spec"].get("volumeClaimGC", {}).get("strategy", "OnWorkflowSuccess")
+        if strategy == "OnWorkflowCompletion" or workflow["status"]["phase"] == "Succeeded":
             with contextlib.suppress(FileNotFoundError, FileExistsError):
                 os.rename(self._job.volume() / "job" / "logs", self._job.path / "logs")
             shutil.rmtree(self._job.path / "claims", ignore_errors=True)

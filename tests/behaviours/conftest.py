@@ -20,7 +20,19 @@ def mounts(user: User) -> list[str]:
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[User]:
     """A user; afterwards, once every job is deleted, nothing of theirs may be left on the machine."""
-    someone = User(tmp_path)
+    yield from visit(tmp_path)
+
+
+@pytest.fixture
+def odd_user(tmp_path: Path) -> Iterator[User]:
+    """A user whose folders have names that nobody expects."""
+    folder = tmp_path / 'with spaces, žluť 🐎 \'n "quotes" $HOME %s {{x}}: \\'
+    folder.mkdir()
+    yield from visit(folder)
+
+
+def visit(folder: Path) -> Iterator[User]:
+    someone = User(folder)
     yield someone
     someone.env.pop("FFDL_RETRY_SECONDS", None)
     for job in someone.engine.ids():

@@ -1,7 +1,8 @@
-"""What nobody should do and somebody does: commands killed midway, damaged files, a full disk, scripts that misbehave."""
+"""What nobody should do and somebody does: commands killed midway, damaged files, full disks, unruly scripts."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -174,6 +175,8 @@ def test_links_lead_nowhere(user: User, trick: str) -> None:
     job = working(user, trick.format(secret=secret) + '; until [ -e "$LOG_DIR.go" ]; do sleep 0.1; done')
     said = [user.ffdl("metrics", job).stdout, user.ffdl("logs", job).stdout]
     user.ffdl("halt", job)
+    user.ffdl("resume", job)  # the next attempt finds what this one has left
+    user.until(job, lambda status: status.attempts == 2 and status.state == "PROCESSING" and not status.reason)
     user.ffdl("stop", job)
     user.until_over(job)
     said += [user.ffdl("metrics", job).stdout, user.ffdl("logs", job).stdout]
@@ -197,7 +200,7 @@ def tiny(user: User) -> Iterator[Path]:
 
 
 def fill(ballast: Path) -> None:
-    with pytest.raises(OSError, match="No space left"), open(ballast, "wb", buffering=0) as stream:
+    with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as stream:
         while True:
             stream.write(b"x" * 4096)
 

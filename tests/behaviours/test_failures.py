@@ -156,11 +156,14 @@ def test_delete_and_train_at_once(user: User) -> None:
 
 def test_the_python_api_does_the_same(user: User) -> None:
     """A notebook submits, waits, reads logs and halts without the command line."""
+    user.job()
     script = f"""
 from ffdl import Client, TrainingJob
 client = Client(home={str(user.home)!r})
 job = client.submit(TrainingJob.from_arguments(name="py", cpus=0.5, memory="100MB",
     framework={{"name": "custom", "version": "debian", "command": "echo hello from python"}}))
+small = client.train("job/manifest.yml", overrides=["env.STEPS=5"])
+assert small.wait(60).state == "COMPLETED"
 print(job.wait(60).state, [line.text for line in job.logs()], job.workflow()["kind"])
 """
     done = subprocess.run([sys.executable, "-c", script], env=user.env, cwd=user.folder, capture_output=True, text=True)

@@ -8,6 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.behaviours.user import User
 
 
@@ -124,6 +126,14 @@ def test_a_file_of_metrics(user: User) -> None:
     assert user.until_over(job).state == "COMPLETED", user.story()
     (found,) = records(user, job)
     assert values(found) == {"iteration": "7", "loss": "0.125"}
+
+
+@pytest.mark.xfail(strict=True, reason="only LOG_DIR/learner-N is stored: steps/shipping.py ship_logs")
+def test_what_a_script_writes_to_log_dir_is_stored(user: User) -> None:
+    """FfDL stored all of LOG_DIR: event files for TensorBoard in $JOB_STATE_DIR/logs/tb are what people look at later."""
+    job = user.train(user.command('mkdir "$JOB_STATE_DIR/logs/tb"; echo events > "$JOB_STATE_DIR/logs/tb/x.tfevents"'))
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert [path.read_text() for path in user.results(job).rglob("x.tfevents")] == ["events\n"]
 
 
 def test_no_metrics_are_no_error(user: User) -> None:

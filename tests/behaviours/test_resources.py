@@ -46,7 +46,7 @@ def test_what_can_never_fit_is_refused_at_once(user: User) -> None:
     user.env["FFDL_MACHINE"] = "cpus=2,memory=8GiB"
     for changes, said in (
         ({"cpus": 3}, "needs 3 CPUs, this machine has 2"),
-        ({"gpus": 1}, "needs 1 GPUs, this machine has 0"),
+        ({"gpus": 1}, "needs 1 GPU, this machine has 0"),
     ):
         folder = user.command("true", f"job-{next(iter(changes))}", **changes)
         done = user.ffdl("train", str(folder / "manifest.yml"), code=2)

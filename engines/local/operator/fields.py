@@ -109,7 +109,6 @@ ENV = Table(
         "value": True,
         "valueFrom": Table(
             {
-                "configMapKeyRef": _KEY,
                 "secretKeyRef": _KEY,
                 "fieldRef": Table(
                     {"fieldPath": _one_of("metadata.name", "metadata.namespace", "status.podIP"), "apiVersion": True}
@@ -120,7 +119,7 @@ ENV = Table(
 )
 _CONTAINER: dict[str, Look | Table | bool] = {
     "name": True, "image": True, "command": True, "args": True, "workingDir": True,
-    "env": _each(ENV), "envFrom": _each(Table({"configMapRef": _REFERENCE, "secretRef": _REFERENCE})),
+    "env": _each(ENV), "envFrom": _each(Table({"secretRef": _REFERENCE})),
     "resources": Table({"requests": True, "limits": True}),
     "volumeMounts": _each(Table({"name": True, "mountPath": True, "subPath": True, "readOnly": True})),
 }  # fmt: skip

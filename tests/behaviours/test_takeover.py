@@ -1,0 +1,360 @@
+"""Whoever goes away (the runner, the terminal, the machine), the job goes on; on any machine, for any user."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.behaviours.conftest import SHORT
+from tests.behaviours.user import FFDL, User
+
+NOBODY = 65534
+
+
+def at_step(user: User, step: int) -> None:
+    """Waits for a training step without asking the engine, which would take over from a dead runner."""
+
+    def there() -> bool:
+        files = user.home.glob("jobs/*/claims/job/job/logs/learner-1/evaluation-metrics.txt")
+        return any(f'"value": "{step}"' in path.read_text() for path in files)
+
+    user.wait_for(there, f"step {step}")
+
+
+def kill_the_runner(user: User) -> None:
+    assert user.kill("runner")
+    user.wait_for(lambda: not user.pids("runner"), "the runner's death")
+
+
+# --- whoever comes next -----------------------------------------------------------------------------------------------
+
+
+def test_the_next_command_takes_over(user: User, short_model: bytes) -> None:
+    """There is no server to watch: any `ffdl` command finds a job that lost its runner, and nothing runs twice."""
+    job = user.train(user.job(env=SHORT))
+    at_step(user, 10)
+    before = user.pids("learner")
+    kill_the_runner(user)
+    assert user.pids("learner") == before, "the learner trains on by itself"
+    user.ffdl("list")
+    user.wait_for(lambda: len(user.pids("runner")) == 1, "a runner")
+    assert user.pids("learner") in (before, [])
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert user.engine.status(job).attempts == 1
+    assert user.model(job) == short_model
+
+
+def test_a_job_ends_without_a_runner_and_is_recorded(user: User, short_model: bytes) -> None:
+    """The exit code of a learner that ended while nobody watched is not lost."""
+    job = user.train(user.job(env=SHORT))
+    at_step(user, 5)
+    kill_the_runner(user)
+    user.wait_for(lambda: not user.pids("learner"), "the learner's end")
+    assert user.ffdl("wait", job).returncode == 0
+    assert user.engine.status(job).attempts == 1
+    assert user.model(job) == short_model
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_engine_as_a_service(user: User, number: signal.Signals) -> None:
+    """An operator runs `ffdl engine` under an init system: it takes over by itself, and stops when told to, at once."""
+    job = user.train(user.command("sleep infinity", halt_grace="1s"))
+    service = subprocess.Popen([str(FFDL), "engine"], env=user.env, stderr=subprocess.PIPE, text=True)
+    assert service.stderr is not None
+    try:
+        assert "watches over" in service.stderr.readline()
+        user.wait_for(lambda: bool(user.pids("runner")), "the runner")
+        for _ in range(2):
+            kill_the_runner(user)
+            assert service.stderr.readline() == f"took over {job}\n"
+            user.wait_for(lambda: bool(user.pids("runner")), "a runner")
+        service.send_signal(number)
+        began = time.monotonic()
+        service.wait(10)
+        assert time.monotonic() - began < 2
+        assert "Traceback" not in service.stderr.read()
+    finally:
+        service.kill()
+        service.wait()
+        service.stderr.close()
+    assert user.ffdl("status", job).stdout.strip() in ("PENDING", "DOWNLOADING", "PROCESSING")
+    user.ffdl("stop", job)
+
+
+def test_after_a_reboot(user: User, short_model: bytes) -> None:
+    """The power fails: the next command, days later, starts new attempts from the last checkpoint."""
+    job = user.train(user.job(env=SHORT, checkpoint={"interval": "5 steps"}))
+    for step in (12, 30):
+        at_step(user, step)
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # all at one moment: none sees another die
+            for pid in user.processes():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        user.wait_for(lambda: not user.processes(), "the end of everything")
+        time.sleep(0.2)
+        assert not user.processes(), "nothing comes back by itself"
+        assert job in user.ffdl("list").stdout
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert user.engine.status(job).attempts == 3
+    assert user.model(job) == short_model
+    restored = re.findall(r"restored at (\w+)", user.ffdl("logs", job).stdout)
+    assert len(restored) == 3
+    assert restored.count("None") == 1
+
+
+@pytest.mark.xfail(strict=True, reason="steps have the environment of whoever starts the runner: engines/local/pods.py")
+def test_a_job_keeps_the_settings_it_was_submitted_with(user: User) -> None:
+    """Proxies and patience are the submitter's, whichever terminal, or service, happens to take the job over."""
+    user.env["FFDL_RETRY_SECONDS"] = "1"
+    wait = f'until [ -e "{user.folder / "gate"}" ]; do sleep 0.05; done'
+    job = user.train(user.command(wait))
+    user.until(job, lambda status: status.state == "PROCESSING")
+    kill_the_runner(user)
+    del user.env["FFDL_RETRY_SECONDS"]
+    user.ffdl("list")
+    (user.folder / "gate").touch()
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    (pod,) = user.home.glob("jobs/*/pods/*-store-results-*/pod.json")
+    assert json.loads(pod.read_text())["main"]["env"].get("FFDL_RETRY_SECONDS") == "1"
+
+
+# --- the terminal -----------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A command at a terminal of its own."""
+
+    def __init__(self, user: User, *arguments: str) -> None:
+        self.master, slave = pty.openpty()
+
+        def own() -> None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            [str(FFDL), *arguments],
+            env=user.env,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=own,
+        )
+        os.close(slave)
+        self.said = ""
+
+    def read_until(self, words: str) -> str:
+        while words not in self.said:
+            try:
+                piece = os.read(self.master, 65536)
+            except OSError:
+                piece = b""
+            assert piece, f"{words!r} was not said: {self.said}"
+            self.said += piece.decode(errors="replace")
+        return self.said
+
+    def close(self) -> None:
+        os.close(self.master)
+
+
+def test_the_terminal_closes(user: User, short_model: bytes) -> None:
+    """A laptop is shut while following: the job is none of the terminal's."""
+    terminal = Terminal(user, "train", str(user.job(env=SHORT) / "manifest.yml"), "--follow")
+    terminal.read_until("restored at None")
+    job = re.findall(r"training-\w+", terminal.said)[0]
+    user.jobs.add(job)
+    terminal.close()
+    terminal.process.wait(10)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert user.engine.status(job).attempts == 1
+    assert user.model(job) == short_model
+
+
+def test_ctrl_c_while_following(user: User) -> None:
+    """Ctrl-C ends the looking on, not the job, and says so."""
+    folder = user.command(
+        'echo working; until [ -e "$GATE" ]; do sleep 0.05; done', env={"GATE": str(user.folder / "gate")}
+    )
+    for arguments in (
+        ["train", str(folder / "manifest.yml"), "--follow"],
+        ["logs", "-f", "@latest"],
+        ["wait", "@latest"],
+    ):
+        terminal = Terminal(user, *arguments)
+        terminal.read_until("PROCESSING" if "wait" in arguments else "working")
+        os.write(terminal.master, b"\x03")
+        assert terminal.process.wait(10) == 130
+        assert "goes on without you" in terminal.read_until("goes on without you")
+        assert "Traceback" not in terminal.said
+        terminal.close()
+    (job,) = user.engine.ids()
+    user.jobs.add(job)
+    assert user.ffdl("status", job).stdout.strip() == "PROCESSING"
+    (user.folder / "gate").touch()
+    assert user.until_over(job).state == "COMPLETED", user.story()
+
+
+# --- the clock --------------------------------------------------------------------------------------------------------
+
+
+def set_back(job: Path, hours: int) -> None:
+    """Makes a job's files say that it ran while the clock was `hours` ahead of where it is now."""
+
+    def later(match: re.Match[str]) -> str:
+        moment = datetime.fromisoformat(match.group()) + timedelta(hours=hours)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    status = job / "control" / "status.json"
+    status.write_text(re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", later, status.read_text()))
+    for result in job.glob("pods/*/result.json"):
+        values = json.loads(result.read_text())
+        for name in ("started_at", "finished_at"):
+            values[name] = values[name] and values[name] + 3600 * hours
+        result.write_text(json.dumps(values))
+    ahead = (job / "created").stat().st_mtime_ns + 3600 * hours * 10**9
+    os.utime(job / "created", ns=(ahead, ahead))
+
+
+def test_a_clock_set_back(user: User, short_model: bytes) -> None:
+    """A laptop's clock was wrong when a job began: what is newest stays newest, and a halted job goes on at once."""
+    first = user.train(user.job("first", env=SHORT))
+    at_step(user, 20)
+    user.ffdl("halt", first)
+    set_back(user.home / "jobs" / first, 5)
+    second = user.train(user.command("true", "second"))
+    third = user.train(user.command("true", "third"))
+    assert user.ffdl("list", "-o", "name").stdout.split() == [third, second, first]
+    assert user.ffdl("wait", "@latest").returncode == 0
+    user.ffdl("resume", first)
+    assert user.until_over(first, 40).state == "COMPLETED", user.story()
+    assert user.model(first) == short_model
+    assert user.ffdl("list").stdout.count("COMPLETED") >= 1
+    assert user.ffdl("show", first).returncode == 0
+
+
+# --- any machine, any user --------------------------------------------------------------------------------------------
+
+
+def an_eventful_life(user: User, folder: Path) -> str:
+    """Trains, halts, resumes, kills. Returns the job's id once it is over."""
+    job = user.train(folder)
+    user.until_step(job, 12)
+    user.ffdl("halt", job)
+    assert user.ffdl("status", job).stdout.strip() == "HALTED"
+    assert not user.processes()
+    user.ffdl("resume", job)
+    for step, victim in ((25, "learner"), (35, "supervisor"), (45, "helper")):
+        user.until_step(job, step)
+        user.kill(victim)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    return job
+
+
+def test_without_namespaces(user: User, short_model: bytes, setting: Callable[[str, str], None]) -> None:
+    """Inside a container the kernel often gives none: a job halts, resumes, survives kills and leaves nothing there too."""
+    setting("FFDL_ISOLATION", "none")
+    (user.folder / "stores" / "data").mkdir(parents=True)
+    (user.folder / "stores" / "data" / "x").write_text("data")
+    store = {"type": "mount_volume", "training_data": {"container": "data"}, "id": "here"}
+    store["connection"] = {"type": "host_mount", "path": str(user.folder / "stores")}
+    folder = user.job(env=SHORT, data_stores=[store])
+    script = folder / "train.py"
+    script.write_text(f"import os\nassert open(os.environ['DATA_DIR'] + '/x').read() == 'data'\n{script.read_text()}")
+    job = an_eventful_life(user, folder)
+    assert user.model(job) == short_model
+    daemon = f"ffdl-test-daemon-{user.folder.name}"
+    left = user.train(user.command(f"setsid bash -c 'exec -a {daemon} sleep 1000' & sleep 0.2", "daemon"))
+    assert user.until_over(left).state == "COMPLETED", user.story()
+    assert subprocess.run(["pgrep", "-f", daemon], capture_output=True).returncode == 1
+
+
+def test_odd_folders(odd_user: User, short_model: bytes) -> None:
+    """Home folders have spaces, umlauts, quotes."""
+    user = odd_user
+    job = an_eventful_life(user, user.job("my job ž", env=SHORT))
+    assert user.model(job) == short_model
+    user.ffdl("download", job, "-d", "my results ž")
+    found = user.folder / "my results ž" / f"{job}-results" / "model.npy"
+    assert found.read_bytes() == short_model
+
+
+class Nobody(User):
+    """A user without any rights. Looked at through the command alone: the engine in this process would run as root."""
+
+    def ffdl(self, *arguments: str, code: int | None = 0, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(FFDL), *arguments],
+            env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=timeout,
+            user=NOBODY, group=NOBODY, extra_groups=[],
+        )  # fmt: skip
+        said = f"ffdl {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+        assert code is None or done.returncode == code, f"{said}\nexit {done.returncode}, wanted {code}\n{self.story()}"
+        assert "Traceback" not in done.stderr, said
+        self.jobs.update(re.findall(r"^Model ID: (\S+)$", done.stdout, re.MULTILINE))
+        return done
+
+
+@pytest.fixture
+def nobody() -> Iterator[Nobody]:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become someone else; without it all other tests run without rights anyway")
+    folder = Path(tempfile.mkdtemp(prefix="ffdl-nobody-"))
+    look = [sys.executable, "-c", "import ffdl.learner, sys; open(sys.argv[1], 'w').close()", str(folder / "x")]
+    folder.chmod(0o755)
+    shutil.chown(folder, NOBODY, NOBODY)
+    try:
+        if subprocess.run(look, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True).returncode:
+            pytest.skip(f"needs {sys.executable} and this checkout to be readable by others")
+        someone = Nobody(folder)
+        someone.env = {**someone.env, "HOME": str(folder), "USER": "nobody", "XDG_RUNTIME_DIR": str(folder)}
+        yield someone
+        someone.wait_for(lambda: not someone.processes(), f"the end of {someone.processes()}")
+        assert str(folder) not in Path("/proc/self/mounts").read_text()
+        assert someone.cgroups() == []
+        assert not list((someone.home / "jobs").iterdir())
+    finally:
+        done = subprocess.run(["rm", "-rf", *folder.iterdir()], user=NOBODY, group=NOBODY, extra_groups=[])
+        shutil.rmtree(folder, ignore_errors=True)
+    assert done.returncode == 0, "the user can remove all that their jobs left"
+
+
+def test_without_any_rights(nobody: Nobody, short_model: bytes) -> None:
+    """Most people are not root on the machine they train on: everything works for them, data folders included."""
+    user = nobody
+    data = user.folder / "stores" / "data"
+    data.mkdir(parents=True)
+    (data / "x").write_text("data")
+    store = {"type": "mount_volume", "training_data": {"container": "data"}, "id": "here"}
+    store["connection"] = {"type": "host_mount", "path": str(user.folder / "stores")}
+    folder = user.job(env=SHORT, data_stores=[store])
+    script = folder / "train.py"
+    script.write_text(f"import os\nassert open(os.environ['DATA_DIR'] + '/x').read() == 'data'\n{script.read_text()}")
+    for path in (user.folder, *user.folder.rglob("*")):
+        shutil.chown(path, NOBODY, NOBODY)
+    job = user.train(folder)
+    at_step(user, 20)
+    user.ffdl("halt", job)
+    assert user.ffdl("status", job).stdout.strip() == "HALTED"
+    assert not user.processes()
+    user.ffdl("resume", job)
+    at_step(user, 40)
+    user.kill("learner")
+    assert user.ffdl("wait", job).returncode == 0
+    assert user.model(job) == short_model
+    assert (data / "x").read_text() == "data"
+    user.ffdl("delete", job, "-y")
