@@ -224,7 +224,7 @@ class Agent:
             self._command = self._run_command()
         except OSError as error:
             self._output.say(f"the command can't be started: {error}")
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):  # no fault of the command's
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, None):  # no fault of the command's; None: copying files
                 self._exit = contract.EXIT_AGAIN
             else:
                 self._report({"type": contract.FAILED, "reason": "crash", "code": 127}, now)

@@ -23,8 +23,9 @@ class Output:
     """
 
     def __init__(self, folder: str, job_id: str, subid: str, extractor: Extractor | None) -> None:
-        if os.path.islink(folder) or os.path.isfile(folder):
-            os.unlink(folder)
+        for place in (os.path.dirname(folder), folder):  # an earlier run of the command may have replaced them
+            if os.path.islink(place) or os.path.isfile(place):
+                os.unlink(place)
         os.makedirs(folder, exist_ok=True)
         self._log = _open(os.path.join(folder, contract.TRAINING_LOG))
         path = os.path.join(folder, contract.METRICS_FILE)

@@ -174,9 +174,8 @@ class S3Objects:
 
     def _error(self, error: Exception, what: str) -> StoreError:
         fault = classify(error)
-        meaning = "the store refuses the request"
-        if fault.kind != "request":
-            meaning = sentence(error, self._id, self._bucket)
+        plain = {"request": "the store refuses the request", "connection": "no connection, or it was cut"}
+        meaning = plain.get(fault.kind) or sentence(error, self._id, self._bucket)
         return StoreError(f"{self.where}: {what}: {meaning} ({fault.detail})", permanent=fault.kind != "connection")
 
 

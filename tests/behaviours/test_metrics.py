@@ -130,7 +130,7 @@ def test_a_file_of_metrics(user: User) -> None:
 
 @pytest.mark.xfail(strict=True, reason="only LOG_DIR/learner-N is stored: steps/shipping.py ship_logs")
 def test_what_a_script_writes_to_log_dir_is_stored(user: User) -> None:
-    """FfDL stored all of LOG_DIR: event files for TensorBoard in $JOB_STATE_DIR/logs/tb are what people look at later."""
+    """FfDL stored all of LOG_DIR: people look at TensorBoard's files in $JOB_STATE_DIR/logs/tb afterwards."""
     job = user.train(user.command('mkdir "$JOB_STATE_DIR/logs/tb"; echo events > "$JOB_STATE_DIR/logs/tb/x.tfevents"'))
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert [path.read_text() for path in user.results(job).rglob("x.tfevents")] == ["events\n"]

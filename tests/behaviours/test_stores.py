@@ -177,7 +177,7 @@ def test_credentials_of_the_environment(user: User, s3: servers.Server, buckets:
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [("password", "credentials"), ("bucket", "no such bucket"), ("port", "connection")],
+    [("password", "authentication"), ("bucket", "bucket 'no-such-bucket'"), ("port", "connection")],
 )
 def test_a_store_that_can_not_be_read(
     user: User, s3: servers.Server, buckets: tuple[Path, Path], setting: Setting, wrong: str, said: str

@@ -263,12 +263,12 @@ def test_what_is_wrong_for_good_is_said_soon(tmp_path: Path, server: s3.Server) 
     """A misspelt bucket or password does not take five minutes to be told."""
     job = Job(tmp_path / "pod", data=contract.Store("s3", "no-such-bucket", endpoint=server.endpoint))
     job.credentials()
-    assert "no such bucket" in job.red("download", FFDL_RETRY_SECONDS="300")
+    assert "Data store bucket 'no-such-bucket'" in job.red("download", FFDL_RETRY_SECONDS="300")
     server.bucket("there")
     job.write_spec(data=contract.Store("s3", "there", endpoint=server.endpoint))
     job.credentials(password="guessed-wrong")
     line = job.red("download", FFDL_RETRY_SECONDS="300")
-    assert "credentials" in line
+    assert "Data store authentication information" in line
     assert "guessed" not in line
 
 

@@ -247,9 +247,13 @@ def test_a_read_only_or_missing_folder_is_said(tmp_path: Path) -> None:
 def faults(server: s3.Server) -> dict[str, tuple[Objects, str, bool]]:
     store = contract.Store("s3", "faults", endpoint="http://127.0.0.1:1")
     return {
-        "user": (bucket(server, "faults", user_name="nobody"), "credentials are refused", True),
-        "password": (bucket(server, "faults", password="wrong-pass"), "credentials are refused", True),
-        "bucket": (bucket(server, "no-such-bucket"), "no such bucket", True),
+        "user": (bucket(server, "faults", user_name="nobody"), "Data store authentication information for id", True),
+        "password": (
+            bucket(server, "faults", password="wrong-pass"),
+            "Data store authentication information for id",
+            True,
+        ),
+        "bucket": (bucket(server, "no-such-bucket"), "Data store bucket 'no-such-bucket'", True),
         "down": (storage.open_store(store, CREDENTIALS, "data"), "no connection", False),
     }
 

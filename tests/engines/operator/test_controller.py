@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ffdl.engines.local.operator import reconcile
 from ffdl.engines.local.operator.nodes import fnv1a
 from ffdl.engines.local.pod import PodObservation
 
@@ -649,22 +648,3 @@ def test_long_names(make: Any, machine: Any) -> None:
     ).go()
     assert len(set(run.started)) == 2
     assert max(map(len, run.started)) <= 253
-
-
-def test_a_pass_over_a_thousand_learners_is_quick(make: Any) -> None:
-    """The runner makes a pass at every pod's end: with a thousand learners it must stay a small part of a second."""
-    import time
-
-    workflow = make.job(1000)
-    pods: dict[str, PodObservation] = {}
-    now, times = 1_750_000_000.0, []
-    for step in range(8):
-        start = time.perf_counter()
-        decision = reconcile(workflow, pods, now + step)
-        times.append(time.perf_counter() - start)
-        workflow["status"] = decision.status
-        for request in [*decision.start, *decision.resources]:
-            phase = "Succeeded" if any(n in request.pod_name for n in ("download", "network")) else "Running"
-            pods[request.pod_name] = PodObservation(phase, 0 if phase == "Succeeded" else None, finished_at=now)
-    assert len(pods) == 1003
-    assert min(times[-4:]) < 0.1
