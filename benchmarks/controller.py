@@ -2,7 +2,7 @@
 
     python benchmarks/controller.py [--learners 1000]
 
-Prints medians: a pass in which nothing happens, one in which a learner ends, and the ratio of the first to `json.dumps`.
+Prints medians: a pass in which nothing happens, one in which a learner ends; the first's ratio to `json.dumps`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ def main() -> None:
     parser.add_argument("--learners", type=int, default=1000)
     options = parser.parse_args()
     framework = {"name": "numpy", "version": "2", "command": "python train.py"}
-    job = TrainingJob.from_arguments(
-        name="many", learners=options.learners, cpus=0.1, memory="64MB", framework=framework
-    )
+    sizes = {"learners": options.learners, "cpus": 0.1, "memory": "64MB"}
+    job = TrainingJob.from_arguments(name="many", framework=framework, **sizes)
     workflow = {**compile_job(job, job_id="training-benchmark").workflow, "status": {}}
     pods: dict[str, PodObservation] = {}
     now = time.time()
@@ -52,8 +51,9 @@ def main() -> None:
         begun = time.perf_counter()
         json.dumps(workflow["status"])
         dumps.append(time.perf_counter() - begun)
+    quiet, busy = statistics.median(idle) * 1000, statistics.median(ends) * 1000
     print(f"{options.learners} learners: the pass that starts them {max(starting) * 1000:.0f} ms")
-    print(f"nothing happens {statistics.median(idle) * 1000:.1f} ms, one ends {statistics.median(ends) * 1000:.1f} ms")
+    print(f"a pass in which nothing happens {quiet:.1f} ms, in which one ends {busy:.1f} ms")
     print(
         f"ratio of an idle pass to json.dumps of the status: {statistics.median(idle) / statistics.median(dumps):.2f}"
     )

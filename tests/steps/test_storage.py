@@ -247,7 +247,7 @@ def test_a_read_only_or_missing_folder_is_said(tmp_path: Path) -> None:
 def faults(server: s3.Server) -> dict[str, tuple[Objects, str, bool]]:
     store = contract.Store("s3", "faults", endpoint="http://127.0.0.1:1")
     return {
-        "user": (bucket(server, "faults", user_name="nobody"), "Data store authentication information for id", True),
+        "user": (bucket(server, "faults", user_name="nobody"), "Data store authentication information", True),
         "password": (
             bucket(server, "faults", password="wrong-pass"),
             "Data store authentication information for id",
