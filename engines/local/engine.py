@@ -59,7 +59,9 @@ class LocalEngine:
             workflow["metadata"].setdefault("annotations", {})[contract.ANNOTATION_RELEASED] = "true"
             write_json(job.control / contract.CONTROL_WORKFLOW, workflow)
             environment = pods.user_environment(self._python, os.environ)
-            write_json(job.path / "environment.json", {"python": self._python, "env": environment})
+            store = pods.store_environment(os.environ)
+            kept = {"python": self._python, "env": environment, "store": store}
+            write_json(job.path / "environment.json", kept)
             _write_files(job.objects / "configmaps" / job_id, compiled.config)
             for suffix, files in compiled.secrets.items():
                 token = {} if suffix else {contract.TOKEN_FILE: _token().encode()}

@@ -40,6 +40,10 @@ def enter_root(spec: PodSpec, container: Container, files: PodFiles) -> None:
         except OSError as error:
             raise CannotMountError(mount, error.strerror or str(error)) from error
     _mount_hosts(spec, files)
+    for folder in spec.hidden:
+        inside = f"{root}{os.path.realpath(folder)}"
+        if os.path.isdir(inside):
+            linux.mount("ffdl", inside, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_RDONLY, "mode=700,size=4k")
     linux.mount(None, root, None, linux.MS_PRIVATE)
     os.chdir(root)
     try:

@@ -57,6 +57,7 @@ class PodSpec:
     hosts: str = ""  # file shown as /etc/hosts
     memory: int | None = None
     grace: float = 30.0
+    hidden: list[str] = field(default_factory=list)  # folders of this machine that the pod sees empty
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)

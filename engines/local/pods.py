@@ -28,6 +28,11 @@ class CannotStartError(Exception):
     """A pod that waits for something that isn't there, as a pod on a cluster would. The text says what."""
 
 
+def store_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The submitter's own way to S3, for the steps of a job whose manifest names no credentials."""
+    return {name: value for name, value in environ.items() if name.startswith("AWS_")}
+
+
 def user_environment(python: str, environ: Mapping[str, str]) -> dict[str, str]:
     """What of the submitter's environment a learner's command gets, its Python's folder first on PATH."""
     kept = {name: value for name, value in environ.items() if PASSED_ON.fullmatch(name)}
@@ -70,6 +75,7 @@ def build(
         hosts=str(job.path / "hosts"),
         memory=int(quantity(memory)) if memory is not None else None,
         grace=float(patch.get("terminationGracePeriodSeconds", 30)),
+        hidden=[str(home.path / name) for name in ("jobs", "claims", "secrets")],  # other jobs', and this one's Secrets
     )
 
 
@@ -125,7 +131,10 @@ class _Builder:
     def _base_environment(self, ours: bool) -> dict[str, str]:
         if not ours:
             return dict(self._environment["env"])
-        env = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
+        # the submitter's, whoever started the runner
+        env = {name: value for name, value in self._environment["env"].items() if PASSED_ON.fullmatch(name)}
+        if self._labels.get(contract.LABEL_ROLE) != "learner":
+            env.update(self._environment.get("store", {}))
         return {**env, "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}", "PYTHONUNBUFFERED": "1"}
 
     def _value(self, variable: Mapping[str, Any], env: Mapping[str, str]) -> str:

@@ -21,7 +21,6 @@ def retrieve(home: Home, job: Job, *arguments: str) -> None:
             contract.CONFIG_DIR: job.objects / "configmaps" / job.id,
             contract.STORE_SECRET_DIR: job.objects / "secrets" / f"{job.id}-store",
             contract.STORE_DIR: home.path / "claims" / contract.RESULTS_CLAIM,
-            contract.JOURNAL_DIR: job.volume() / "journal",
         }
         if spec.results is not None and spec.results.kind == "host":
             volumes = job.workflow()["spec"].get("volumes", [])

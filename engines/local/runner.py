@@ -25,6 +25,7 @@ from .pod import PodObservation
 from .runners import TERMINAL
 from .state import NO_ROOM, Home, Job, locked, read_json, try_lock, write_json
 
+SETTINGS = ("FFDL_ISOLATION", "FFDL_CGROUP")
 LOOK_AGAIN = 1.0  # with pods alive: progress, and supervisors that died without a word
 QUEUE_LOOK_AGAIN = 5.0
 
@@ -39,6 +40,10 @@ class Runner:
         self._watcher.watch(job.control)
         self._watcher.watch(job.control / contract.CONTROL_REQUESTS)
         self._environment = read_json(job.path / "environment.json")
+        for name in SETTINGS:  # the submitter's, whoever started this runner
+            os.environ.pop(name, None)
+            if name in self._environment["env"]:
+                os.environ[name] = self._environment["env"][name]
         self._lease = leases.held(home, job)
         self._written: dict[str, Any] | None = None
         self._ended: dict[str, PodObservation] = {}

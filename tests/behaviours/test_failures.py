@@ -187,3 +187,13 @@ def test_a_secret_reaches_the_command(user: User) -> None:
     (secret / "API_KEY").write_text("psst")
     job = user.train(user.command('[ "$API_KEY" = psst ]', env_from_secret=["mine"]))
     assert user.until_over(job).state == "COMPLETED", user.story()
+
+
+def test_a_learner_sees_nothing_of_the_engines_own_files(user: User) -> None:
+    """Another job's code, or a store's credentials, are not for a script to read, though the same user runs both."""
+    other = user.train(user.command("true", "other"))
+    assert user.until_over(other).state == "COMPLETED"
+    look = f"find {user.home}/jobs {user.home}/claims {user.home}/secrets -type f 2>/dev/null | wc -l"
+    job = user.train(user.command(look))
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert user.ffdl("logs", job).stdout.split() == ["0"]

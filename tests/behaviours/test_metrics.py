@@ -8,8 +8,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.behaviours.user import User
 
 
@@ -128,7 +126,6 @@ def test_a_file_of_metrics(user: User) -> None:
     assert values(found) == {"iteration": "7", "loss": "0.125"}
 
 
-@pytest.mark.xfail(strict=True, reason="only LOG_DIR/learner-N is stored: steps/shipping.py ship_logs")
 def test_what_a_script_writes_to_log_dir_is_stored(user: User) -> None:
     """FfDL stored all of LOG_DIR: people look at TensorBoard's files in $JOB_STATE_DIR/logs/tb afterwards."""
     job = user.train(user.command('mkdir "$JOB_STATE_DIR/logs/tb"; echo events > "$JOB_STATE_DIR/logs/tb/x.tfevents"'))

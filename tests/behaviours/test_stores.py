@@ -160,7 +160,6 @@ def test_a_password_by_its_name(user: User, s3: servers.Server, buckets: tuple[P
     assert (results / job / "copy" / "x").read_text() == "kept"
 
 
-@pytest.mark.xfail(strict=True, reason="steps get no AWS_* of the submitter's: engines/local/pods.py PASSED_ON")
 def test_credentials_of_the_environment(user: User, s3: servers.Server, buckets: tuple[Path, Path]) -> None:
     """Where a manifest names no credentials, those of the submitter's environment are used; the learner sees none."""
     data, results = buckets
@@ -366,9 +365,6 @@ def test_no_results_are_kept_where_none_are_wanted(user: User) -> None:
     assert not user.results(job).exists()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="says that a reason can't be kept: engines/local/engine.py _retrieve, JOURNAL_DIR"
-)
 def test_downloading_what_was_not_kept(user: User) -> None:
     """The reason is that of the download, not that of some file of ours."""
     (user.folder / "stores" / "data").mkdir(parents=True)

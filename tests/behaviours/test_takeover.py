@@ -119,7 +119,6 @@ def test_after_a_reboot(user: User, short_model: bytes) -> None:
     assert restored.count("None") == 1
 
 
-@pytest.mark.xfail(strict=True, reason="steps have the environment of whoever starts the runner: engines/local/pods.py")
 def test_a_job_keeps_the_settings_it_was_submitted_with(user: User) -> None:
     """Proxies and patience are the submitter's, whichever terminal, or service, happens to take the job over."""
     user.env["FFDL_RETRY_SECONDS"] = "1"
