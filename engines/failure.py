@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from .nodes import STORE_ROLES, NodeStatus, one_line, words
 NO_RESOURCES, IMAGE_PULL, POD_FAILED = "S100", "S103", "S104"
 LOAD_MODEL, LOAD_DATA, STORE_RESULTS = "S301", "S302", "S303"
 LEARNER_CRASH = "C201"
+_EXITED = re.compile(r"^learner \d+ exited with code (\d+)")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ def failure(workflow: dict[str, Any], nodes: list[NodeStatus], summary: Mapping[
         return Failure(said or f"results could not be stored: {_message(store)}", STORE_RESULTS)
     if failed:
         code = LEARNER_CRASH if said.startswith("learner") else POD_FAILED
-        return Failure(said or f"{words(failed[0])} failed: {_message(failed[0])}", code)
+        exited = _EXITED.search(said)  # with restarts granted, the last attempt itself exits with 70
+        reason = said or f"{words(failed[0])} failed: {_message(failed[0])}"
+        return Failure(reason, code, int(exited[1]) if exited else None)
     return Failure(said or one_line(status.get("message") or "") or "failed for a reason that was not recorded")
 
 

@@ -36,7 +36,8 @@ def test_granted_restarts_are_used_and_then_it_is_over(user: User) -> None:
     assert "3" in failed(user, job)
     tries = list(user.results(job).rglob("tries"))
     assert [path.read_text() for path in tries] == ["x\nx\nx\n"]
-    assert user.engine.status(job).attempts == 3
+    status = user.engine.status(job)
+    assert (status.attempts, status.exit_code, status.error_code) == (3, 3, "C201")
 
 
 def test_a_granted_restart_can_succeed(user: User) -> None:
