@@ -70,6 +70,7 @@ INDEX_ENV = "FFDL_INDEX"  # 0-based index of a learner
 ATTEMPT_ENV = "FFDL_ATTEMPT"  # 0-based attempt of a pod (Argo's {{retries}})
 OUTCOME_ENV = "FFDL_OUTCOME"  # store-results: the outcome of what came before it
 POD_IP_ENV = "FFDL_POD_IP"
+PYTHON_ENV = "FFDL_PYTHON"  # the Python that `python` and `python3` of a command are to be, where no image says so
 AGENT_SOCKET_ENV = "FFDL_AGENT_SOCKET"  # the learner library finds its agent here
 THREAD_ENVS = (
     "OMP_NUM_THREADS",

@@ -23,7 +23,7 @@ from . import exits
 from .channel import Message
 from .command import Command
 from .environment import Place, learner_environment
-from .library import copy_library, free_port
+from .library import chosen_python, copy_library, free_port
 from .link import Link, address_file, helper_wait
 from .metrics import Extractor
 from .oom import MemoryCgroup
@@ -237,6 +237,8 @@ class Agent:
         """Raises OSError."""
         place = Place(self.index, *self._master(), self._script.path, copy_library(self._run_dir))
         environment = learner_environment(self.spec, self.job_id, place, os.environ, self._secret)
+        if python := os.environ.get(contract.PYTHON_ENV):
+            environment["PATH"] = chosen_python(self._run_dir, python, environment.get("PATH", ""))
         for name in ("RESULT_DIR", "CHECKPOINT_DIR"):
             os.makedirs(environment[name], exist_ok=True)
         rendezvous = os.path.join(contract.path(contract.JOB_DIR), self.job_id)

@@ -5,12 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shlex
 import shutil
 import socket
 
 import ffdl
 
 from ..learner import contract
+
+
+def chosen_python(run_dir: str, python: str, path: str) -> str:
+    """`path` with a folder before it in which `python` and `python3` are `python`, if they would be others.
+
+    /usr/bin has no `python` on Debian, and an environment's Python found through a link would lose its packages.
+    """
+    beside = os.path.dirname(python)
+    if all(shutil.which(name, path=path) == os.path.join(beside, name) for name in ("python", "python3")):
+        return path
+    folder = os.path.join(run_dir, "bin")
+    os.makedirs(folder, exist_ok=True)
+    for name in ("python", "python3"):
+        script = f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n'
+        contract.atomic_write(os.path.join(folder, name), script.encode(), 0o755)
+    return f"{folder}:{path}"
 
 
 def copy_library(run_dir: str) -> str:

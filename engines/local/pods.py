@@ -37,6 +37,7 @@ def user_environment(python: str, environ: Mapping[str, str]) -> dict[str, str]:
     """What of the submitter's environment a learner's command gets, its Python's folder first on PATH."""
     kept = {name: value for name, value in environ.items() if PASSED_ON.fullmatch(name)}
     kept["PATH"] = f"{os.path.dirname(python)}:{environ.get('PATH') or SYSTEM_PATH}"
+    kept[contract.PYTHON_ENV] = python
     if os.path.exists(os.path.join(os.path.dirname(python), os.pardir, "pyvenv.cfg")):
         kept["VIRTUAL_ENV"] = os.path.dirname(os.path.dirname(python))
     return kept

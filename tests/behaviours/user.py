@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -119,6 +120,8 @@ class User:
         """Every living process that belongs to this home, by its environment or command line."""
         mine = {}
         marks = [os.fsencode(self.home), *map(os.fsencode, self.jobs)]
+        with contextlib.suppress(FileNotFoundError):
+            marks += map(os.fsencode, os.listdir(self.home / "jobs"))
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue

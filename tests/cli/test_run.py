@@ -255,7 +255,7 @@ def test_waiting_can_be_given_up(runner):
 
 def test_progress_is_drawn_at_a_terminal_only(runner):
     """A bar in a log file is noise; at a terminal its absence is worry."""
-    shown, code = runner.terminal("train", spirals(runner, 1500), "--wait")
+    shown, code = runner.terminal("train", spirals(runner, 5000), "--wait")
     assert code == 0
     assert "\x1b[2K" in shown
     assert "step" in shown
