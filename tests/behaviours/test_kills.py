@@ -45,7 +45,7 @@ def test_killed_while_bytes_move(user: User, reference: bytes, victim: str, phas
     (folder / "ballast").write_bytes(random.randbytes(64 << 20))  # so that moving it takes a while
     command = [str(FFDL), "train", str(folder / "manifest.yml")]
     training = subprocess.Popen(command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    user.wait_for(lambda: bool(user.pids(phase)), f"the {phase} step")
+    user.wait_for(lambda: bool(user.pids(phase) and user.pids(victim)), f"{victim} during the {phase} step")
     assert user.kill(victim), user.story()
     job = training.communicate()[0].strip().removeprefix("Model ID: ")
     user.jobs.add(job)
