@@ -157,15 +157,3 @@ def image(framework: Framework) -> str:
     else:
         name = f"{known.repository}:{tag}"
     return f"{location.registry}/{location.namespace}/{name}" if location is not None else name
-
-
-def module(framework: Framework) -> str | None:
-    """The Python module that must be importable where the learner runs without its image; None: nothing is known."""
-    known = CATALOGUE.get(framework.name)
-    return known.module if known else None
-
-
-def how_to_get(framework: Framework) -> str:
-    """One line: the command that installs the framework, '' where none is known."""
-    known = CATALOGUE.get(framework.name)
-    return known.install if known else ""

@@ -567,9 +567,10 @@ def test_wrong_evaluation_metrics_are_refused(keys: dict[str, Any], words: str) 
 def test_a_framework_names_its_image_and_module(framework: dict[str, Any], image: str, module: str | None) -> None:
     """FfDL's image map; where there are no images, the module that must be there and how to get it."""
     read = manifest(framework={**framework, "command": "x"}).framework
-    assert (frameworks.image(read), frameworks.module(read)) == (image, module)
-    assert (frameworks.how_to_get(read) == "") == (module is None)
-    assert "\n" not in frameworks.how_to_get(read)
+    known = frameworks.CATALOGUE.get(read.name, frameworks.Entry("", None, ""))
+    assert (frameworks.image(read), known.module) == (image, module)
+    assert (known.install == "") == (module is None)
+    assert "\n" not in known.install
 
 
 @pytest.mark.parametrize(
