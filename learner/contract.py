@@ -86,6 +86,7 @@ LABEL_ROLE = "ffdl.org/role"  # learner, checkpoint, download, store-results
 ANNOTATION_NAME = "ffdl.org/name"  # the manifest's name, JSON-quoted
 ANNOTATION_SUMMARY = "ffdl.org/summary"  # JSON: what `list` shows: framework, version, learners, gpus
 ANNOTATION_REASON = "ffdl.org/reason"  # why the job failed, one line, written by the helper or the exit step
+ANNOTATION_START_TIMEOUT = "ffdl.org/start-timeout"  # seconds; JobSpec.start_timeout for those outside the job
 ANNOTATION_STOP = "ffdl.org/stop"  # asks the helper to end the job by protocol
 ANNOTATION_RELEASED = "ffdl.org/released"  # the submission is whole: a suspended Workflow with it is halted, not unborn
 

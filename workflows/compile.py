@@ -14,6 +14,7 @@ from hera.workflows import models as m
 from ..learner import contract
 from .job import TrainingJob
 from .redaction import without_credentials
+from .site import Site
 
 STEPS_IMAGE = "ffdl-steps"
 AGENT_IMAGE = "ffdl-agent"
@@ -22,6 +23,7 @@ HELPER_ACCOUNT = "ffdl-helper"
 ENTRYPOINT, EXIT_HANDLER = "training", "exit"
 JOB_ID = "{{workflow.name}}"
 STEPS_MEMORY = "64Mi"
+OUR_USER = 65532  # steps and helper; its group is that of the job's volume
 NOT_FINAL_FOR_A_STEP = f"lastRetry.status == 'Error' || asInt(lastRetry.exitCode) != {contract.EXIT_FINAL}"
 
 
@@ -46,9 +48,13 @@ def to_yaml(value: Any) -> str:
 
 
 def compile_job(
-    job: TrainingJob, code: bytes | None = None, job_id: str | None = None, manifest_text: bytes | None = None
+    job: TrainingJob,
+    code: bytes | None = None,
+    job_id: str | None = None,
+    manifest_text: bytes | None = None,
+    site: Site | None = None,
 ) -> Compiled:
-    """Compiles `job`. Without `job_id` the Workflow gets a `generateName`; nothing else depends on the id."""
+    """Compiles `job` for `site`. Without `job_id` the Workflow gets a `generateName`; nothing else depends on it."""
     config = {contract.JOB_FILE: job.spec.to_json().encode()}
     if manifest_text is not None:
         config[contract.MANIFEST_FILE] = without_credentials(manifest_text)
@@ -59,7 +65,7 @@ def compile_job(
         secrets["-pull"] = {".dockerconfigjson": _docker_config(job)}
     if job.credentials:
         secrets["-store"] = {contract.STORE_CREDENTIALS_FILE: _json(dict(job.credentials))}
-    return Compiled(workflow=workflow(job, job_id).to_dict(), config=config, secrets=secrets)
+    return Compiled(workflow=workflow(job, job_id, site).to_dict(), config=config, secrets=secrets)
 
 
 def _json(value: Any) -> bytes:
@@ -71,11 +77,13 @@ def _docker_config(job: TrainingJob) -> bytes:
     return _json({"auths": {job.registry["server"]: {"auth": login, "email": job.registry["email"]}}})
 
 
-def workflow(job: TrainingJob, job_id: str | None = None) -> Workflow:
+def workflow(job: TrainingJob, job_id: str | None = None, site: Site | None = None) -> Workflow:
     """The job as a Hera Workflow, for those who want to build on it."""
+    site = site or Site()
     peers = job.spec.learners > 1
     annotations = {
         contract.ANNOTATION_NAME: json.dumps(job.spec.name, ensure_ascii=False),
+        contract.ANNOTATION_START_TIMEOUT: f"{job.spec.start_timeout:g}",
         contract.ANNOTATION_SUMMARY: _json(job.summary()).decode(),
     }
     with Workflow(
@@ -88,19 +96,21 @@ def workflow(job: TrainingJob, job_id: str | None = None) -> Workflow:
         executor=m.ExecutorConfig(service_account_name=EXECUTOR_ACCOUNT),
         automount_service_account_token=False,
         image_pull_secrets=[m.LocalObjectReference(name=f"{JOB_ID}-pull")] if job.registry else None,
-        pod_gc=m.PodGC(strategy="OnWorkflowCompletion", delete_delay_duration="300s"),
+        security_context=m.PodSecurityContext(**_group(), seccomp_profile=m.SeccompProfile(type="RuntimeDefault")),
+        ttl_strategy=m.TTLStrategy(seconds_after_completion=site.ttl),
+        pod_gc=m.PodGC(strategy="OnWorkflowCompletion", delete_delay_duration=f"{site.pod_ttl}s"),
         # a failed job keeps its volume: what could not be stored is still there
         volume_claim_gc=m.VolumeClaimGC(strategy="OnWorkflowSuccess"),
         volume_claim_templates=[_claim(job)],
         volumes=_volumes(job),
     ) as result:
-        download = _step(job, "download", "ffdl.steps.download")
-        checkpoint = _step(job, "checkpoint", "ffdl.steps.checkpoint", cluster_token=True)
-        store = _step(job, "store-results", "ffdl.steps.store_results", outcome=True)
+        download = _step(job, site, "download", "ffdl.steps.download")
+        checkpoint = _step(job, site, "checkpoint", "ffdl.steps.checkpoint", cluster_token=True)
+        store = _step(job, site, "store-results", "ffdl.steps.store_results", outcome=True)
         store_after_failure = _step(
-            job, "store-after-failure", "ffdl.steps.store_results", outcome=True, cluster_token=True
+            job, site, "store-after-failure", "ffdl.steps.store_results", outcome=True, cluster_token=True
         )
-        learner = _learner(job)
+        learner = _learner(job, site)
         network = _network() if peers else None
         with DAG(name=ENTRYPOINT, fail_fast=False):
             Task(name="download", template=download)
@@ -218,7 +228,42 @@ def learner_retry_expression(job: TrainingJob) -> str:
     return again
 
 
-def _step(job: TrainingJob, name: str, module: str, *, cluster_token: bool = False, outcome: bool = False) -> Container:
+def _group() -> dict[str, Any]:
+    """Files of the job's volume belong to a group that all of its pods are in, whatever users their images have."""
+    return {"fs_group": OUR_USER, "fs_group_change_policy": "OnRootMismatch"}
+
+
+def _our_pod() -> m.PodSecurityContext:
+    return m.PodSecurityContext(
+        **_group(),
+        run_as_non_root=True,
+        run_as_user=OUR_USER,
+        run_as_group=OUR_USER,
+        seccomp_profile=m.SeccompProfile(type="RuntimeDefault"),
+    )
+
+
+def _unprivileged(**more: Any) -> m.SecurityContext:
+    """What the `restricted` standard for pods asks of a container."""
+    return m.SecurityContext(
+        allow_privilege_escalation=False,
+        capabilities=m.Capabilities(drop=["ALL"]),
+        run_as_non_root=True,
+        run_as_user=OUR_USER,
+        run_as_group=OUR_USER,
+        **more,
+    )
+
+
+def _step(
+    job: TrainingJob,
+    site: Site,
+    name: str,
+    module: str,
+    *,
+    cluster_token: bool = False,
+    outcome: bool = False,
+) -> Container:
     mounts = [
         *_job_mounts(read_only_helper=False),
         _mount("job", contract.JOURNAL_DIR, "journal"),
@@ -236,12 +281,15 @@ def _step(job: TrainingJob, name: str, module: str, *, cluster_token: bool = Fal
     grace = int(job.spec.halt_grace + 2 * contract.KILL_GRACE)
     return Container(
         name=name,
-        image=STEPS_IMAGE,
+        image=site.image(STEPS_IMAGE),
+        image_pull_policy=site.pull_policy,
         command=["python3", "-m", module],
         env=_env(**({contract.OUTCOME_ENV: "{{inputs.parameters.outcome}}"} if outcome else {})),
         inputs=[Parameter(name="outcome")] if outcome else None,
         labels={contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: name},
         resources=m.ResourceRequirements(requests=requests),
+        security_context=_unprivileged(read_only_root_filesystem=True),
+        pod_security_context=_our_pod(),
         service_account_name=HELPER_ACCOUNT if cluster_token else None,
         automount_service_account_token=True if cluster_token else None,
         volume_mounts=mounts,
@@ -250,7 +298,7 @@ def _step(job: TrainingJob, name: str, module: str, *, cluster_token: bool = Fal
     )
 
 
-def _learner(job: TrainingJob) -> Container:
+def _learner(job: TrainingJob, site: Site) -> Container:
     spec = job.spec
     amounts = {"cpu": f"{round(spec.cpus * 1000)}m", "memory": str(spec.memory)}
     if spec.gpus:
@@ -270,7 +318,7 @@ def _learner(job: TrainingJob) -> Container:
     patch["terminationGracePeriodSeconds"] = int(spec.halt_grace + contract.KILL_GRACE)
     return Container(
         name="learner",
-        image=job.image,
+        image=site.image(job.image),
         command=[contract.AGENT_PYTHON, "-m", "ffdl.steps.agent"],
         env=_env(**{contract.INDEX_ENV: "{{inputs.parameters.index}}"}),
         env_from=[m.EnvFromSource(secret_ref=m.SecretEnvSource(name=name)) for name in job.env_from_secret] or None,
@@ -279,12 +327,16 @@ def _learner(job: TrainingJob) -> Container:
         init_containers=[
             UserContainer(
                 name="agent",
-                image=AGENT_IMAGE,
+                image=site.image(AGENT_IMAGE),
+                image_pull_policy=site.pull_policy,
                 command=["python3", "-m", "ffdl.steps.install_agent", contract.AGENT_DIR],
+                security_context=_unprivileged(read_only_root_filesystem=True),
                 volume_mounts=[_mount("agent", contract.AGENT_DIR)],
             )
         ],
         resources=m.ResourceRequirements(requests=quantities, limits=quantities),
+        security_context=_unprivileged() if site.learners_non_root else None,
+        pod_security_context=_our_pod() if site.learners_non_root else None,
         node_selector=dict(job.node_selector) or None,
         tolerations=[m.Toleration(**t) for t in job.tolerations] or None,
         priority_class_name=job.priority_class,
@@ -308,6 +360,8 @@ def _network() -> Resource:
     }
     return Resource(
         name="network",
+        labels={contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: "network"},
+        pod_security_context=_our_pod(),
         action="apply",
         set_owner_reference=True,
         manifest=to_yaml(service),
