@@ -41,12 +41,15 @@ SECTIONS: dict[str, dict[str, str]] = {
         "delete": "Remove jobs; their results stay unless asked.",
     },
     "ffdl itself": {
+        "doctor": "Check the engine: what is there, what is missing.",
         "engine": "Run the local engine as a service.",
+        "images": "Build the images that jobs on a cluster use.",
         "version": "Print the version.",
         "completion": "Print a script that completes verbs and ids.",
     },
 }
 VERBS = {verb: words for section in SECTIONS.values() for verb, words in section.items()}
+HIDDEN = ("sweep", "task")  # what pods run, not people
 FFDL_VERBS = {
     "loglines": "logs",
     "emetrics": "metrics",
@@ -63,7 +66,7 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in VERBS and cmd_name not in HIDDEN:
             return None
         command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
         return command
@@ -72,7 +75,7 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in VERBS and not ctx.resilient_parsing:
+        if name not in VERBS and name not in HIDDEN and not ctx.resilient_parsing:
             raise click.UsageError(f"no verb is called {name!r}; {_suggestion(name)}", ctx)
         return super().resolve_command(ctx, args)
 

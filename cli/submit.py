@@ -67,7 +67,8 @@ def submit(
     source = code if code is not None else manifest.parent
     packed = pack_code(source)
     job_id = new_job_id()
-    compiled = compile_job(job, code=packed, job_id=job_id, manifest_text=text)
+    site = getattr(engine, "site", None)
+    compiled = compile_job(job, code=packed, job_id=job_id, manifest_text=text, site=site)
     if dry_run:
         click.echo(compiled.to_yaml(), nl=False)
         return 0

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .engines.archive import pack_code as pack
     from .engines.client import Client as Client
     from .workflows.job import TrainingJob as TrainingJob
 
-__all__ = ["Client", "TrainingJob", "learner"]
-_WHERE = {"TrainingJob": "ffdl.workflows.job", "Client": "ffdl.engines.client"}
+__all__ = ["Client", "TrainingJob", "learner", "pack"]
+_WHERE = {
+    "TrainingJob": ("ffdl.workflows.job", "TrainingJob"),
+    "Client": ("ffdl.engines.client", "Client"),
+    "pack": ("ffdl.engines.archive", "pack_code"),
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -18,7 +23,8 @@ def __getattr__(name: str) -> Any:
     if name == "learner":
         return importlib.import_module("ffdl.learner")
     if name in _WHERE:
-        return getattr(importlib.import_module(_WHERE[name]), name)
+        module, attribute = _WHERE[name]
+        return getattr(importlib.import_module(module), attribute)
     raise AttributeError(f"module 'ffdl' has no attribute {name!r}")
 
 

@@ -44,6 +44,10 @@ HOST_DATA_DIR = "/ffdl/volumes/data"  # a host_mount data store's training_data
 HOST_RESULTS_DIR = "/ffdl/volumes/results"  # a host_mount data store's training_results
 STORE_DIR = "/ffdl/results"  # the engine's own results store (claim RESULTS_CLAIM)
 
+TASK_JOB_FILE = "/ffdl/task/job"  # a node of a pipeline that is a training job: the job and its code, in base64
+TASK_CODE_FILE = "/ffdl/task/code"
+TASK_ID_FILE = RUN_DIR + "/id"  # its output: the job's id
+
 AGENT_PYTHON = AGENT_DIR + "/python"
 JOB_FILE = "job.json"
 MANIFEST_FILE = "manifest.yml"
@@ -71,6 +75,7 @@ ATTEMPT_ENV = "FFDL_ATTEMPT"  # 0-based attempt of a pod (Argo's {{retries}})
 OUTCOME_ENV = "FFDL_OUTCOME"  # store-results: the outcome of what came before it
 POD_IP_ENV = "FFDL_POD_IP"
 PYTHON_ENV = "FFDL_PYTHON"  # the Python that `python` and `python3` of a command are to be, where no image says so
+TASK_NODE_ENV = "FFDL_TASK_NODE"  # a node of a pipeline: its Workflow's uid and its name; the job's id follows
 AGENT_SOCKET_ENV = "FFDL_AGENT_SOCKET"  # the learner library finds its agent here
 THREAD_ENVS = (
     "OMP_NUM_THREADS",

@@ -243,7 +243,7 @@ def _our_pod() -> m.PodSecurityContext:
     )
 
 
-def _unprivileged(**more: Any) -> m.SecurityContext:
+def unprivileged(**more: Any) -> m.SecurityContext:
     """What the `restricted` standard for pods asks of a container."""
     return m.SecurityContext(
         allow_privilege_escalation=False,
@@ -288,7 +288,7 @@ def _step(
         inputs=[Parameter(name="outcome")] if outcome else None,
         labels={contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: name},
         resources=m.ResourceRequirements(requests=requests),
-        security_context=_unprivileged(read_only_root_filesystem=True),
+        security_context=unprivileged(read_only_root_filesystem=True),
         pod_security_context=_our_pod(),
         service_account_name=HELPER_ACCOUNT if cluster_token else None,
         automount_service_account_token=True if cluster_token else None,
@@ -330,12 +330,12 @@ def _learner(job: TrainingJob, site: Site) -> Container:
                 image=site.image(AGENT_IMAGE),
                 image_pull_policy=site.pull_policy,
                 command=["python3", "-m", "ffdl.steps.install_agent", contract.AGENT_DIR],
-                security_context=_unprivileged(read_only_root_filesystem=True),
+                security_context=unprivileged(read_only_root_filesystem=True),
                 volume_mounts=[_mount("agent", contract.AGENT_DIR)],
             )
         ],
         resources=m.ResourceRequirements(requests=quantities, limits=quantities),
-        security_context=_unprivileged() if site.learners_non_root else None,
+        security_context=unprivileged() if site.learners_non_root else None,
         pod_security_context=_our_pod() if site.learners_non_root else None,
         node_selector=dict(job.node_selector) or None,
         tolerations=[m.Toleration(**t) for t in job.tolerations] or None,
