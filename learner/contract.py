@@ -88,6 +88,8 @@ THREAD_ENVS = (
 # --- annotations and labels of the Workflow ---------------------------------------------------------------------------
 LABEL_JOB = "ffdl.org/job"  # on every pod
 LABEL_ROLE = "ffdl.org/role"  # learner, checkpoint, download, store-results
+LABEL_REPORT = "ffdl.org/report"  # "true" on the ConfigMap <job>-status, which holds the helper's report
+LABEL_RECORD = "ffdl.org/record"  # "true" on the ConfigMap <job>-record, which outlives the Workflow
 ANNOTATION_NAME = "ffdl.org/name"  # the manifest's name, JSON-quoted
 ANNOTATION_SUMMARY = "ffdl.org/summary"  # JSON: what `list` shows: framework, version, learners, gpus
 ANNOTATION_REASON = "ffdl.org/reason"  # why the job failed, one line, written by the helper or the exit step

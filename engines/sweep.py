@@ -1,0 +1,177 @@
+"""What nobody inside a job can do for it: end a job whose pods can't start, free a helper of a dead node, tidy up.
+
+Pure: a Workflow, its pods and their events go in, actions come out; done twice they do no harm. Times in unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..learner import contract, waiting
+from .nodes import ENDED, STORE_ROLES, raw_nodes, unix_time
+
+UNRELEASED_AFTER = 3600.0  # seconds after which a submission that was not completed is removed
+DEAD_AFTER = 120.0  # seconds beyond its grace after which a pod counts as one of a node that is gone
+CARRIER_AFTER = 3600.0
+HELPER = "checkpoint"
+KEEPERS = (HELPER, *STORE_ROLES)  # the roles that no other pod of the job looks after
+CARRIER = "carrier"
+DEFAULT_START_TIMEOUT = 3600.0
+
+
+@dataclass(frozen=True)
+class DeleteJob:
+    job_id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class StopJob:
+    """To be stopped with `why` as its reason, in one change."""
+
+    job_id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class DeletePod:
+    pod: str
+    why: str
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class DeleteRecord:
+    job_id: str
+    why: str
+
+
+Action = DeleteJob | StopJob | DeletePod | DeleteRecord
+Object = Mapping[str, Any]
+
+
+def sweep(workflow: Object, pods: Sequence[Object], now: float, events: Sequence[Object] = ()) -> list[Action]:
+    """What is to be done about a job that has not ended. `pods` are all of its pods, or, where its helper runs, at
+    least the helper's and those that store.
+    """
+    job_id = workflow["metadata"]["name"]
+    status, spec = workflow.get("status") or {}, workflow.get("spec") or {}
+    annotations = workflow["metadata"].get("annotations") or {}
+    if status.get("phase") in ENDED:
+        return []
+    nodes = raw_nodes(status)
+    if spec.get("suspend") and not nodes and contract.ANNOTATION_RELEASED not in annotations:
+        age = now - (unix_time(workflow["metadata"].get("creationTimestamp")) or now)
+        return [DeleteJob(job_id, "its submission was not completed")] if age > UNRELEASED_AFTER else []
+    actions: list[Action] = [
+        DeletePod(_name(pod), "it does not end: its node is gone", force=True)
+        for pod in pods
+        if role(pod) in KEEPERS and now - (unix_time(pod["metadata"].get("deletionTimestamp")) or now) > DEAD_AFTER
+    ]
+    if not spec.get("suspend") and not spec.get("shutdown") and not helper_runs(pods):
+        limit = start_timeout(annotations)
+        for words, since in _stuck(job_id, nodes, {_name(pod): pod for pod in pods}, events):
+            if now - since > limit:
+                return [*actions, StopJob(job_id, f"could not start within start_timeout ({limit:g} s): {words}")]
+    return actions
+
+
+def sweep_record(record: Object, has_workflow: bool, ended: float | None, now: float, ttl: float) -> list[Action]:
+    """A record stays for `ttl` seconds after the job has ended or, where nobody noted when, after its submission."""
+    created = unix_time(record["metadata"].get("creationTimestamp"))
+    age = now - (ended or created or now)
+    if has_workflow or age <= ttl:
+        return []
+    return [DeleteRecord(record["metadata"]["labels"][contract.LABEL_JOB], "its time is over")]
+
+
+def sweep_carrier(pod: Object, now: float) -> list[Action]:
+    """Carriers end with the command that started them, unless that was killed."""
+    age = now - (unix_time(pod["metadata"].get("creationTimestamp")) or now)
+    return [DeletePod(_name(pod), "the command that used it is gone")] if age > CARRIER_AFTER else []
+
+
+def helper_runs(pods: Iterable[Object]) -> bool:
+    """Whether the job's helper is at work; it then does by itself whatever else is to be done."""
+    return any(
+        role(pod) == HELPER
+        and (pod.get("status") or {}).get("phase") == "Running"
+        and not pod["metadata"].get("deletionTimestamp")
+        for pod in pods
+    )
+
+
+def role(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(contract.LABEL_ROLE, ""))
+
+
+def start_timeout(annotations: Mapping[str, str]) -> float:
+    """In seconds, as the Workflow's annotation says."""
+    try:
+        return float(annotations[contract.ANNOTATION_START_TIMEOUT])
+    except (KeyError, ValueError):
+        return DEFAULT_START_TIMEOUT
+
+
+def _name(pod: Object) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def _stuck(
+    job_id: str, nodes: Mapping[str, Object], pods: Mapping[str, Object], events: Sequence[Object]
+) -> Iterator[tuple[str, float]]:
+    """Of each step and learner that waits for what won't come: the cluster's words, and since when."""
+    for attempts in _attempts(nodes):
+        last = attempts[-1]
+        if last.get("phase") == "Pending":
+            pod = pods.get(_pod_name(job_id, last))
+            message = (waiting.pod_message(pod, events) if pod else "") or str(last.get("message") or "")
+            if waiting.judge(message) == waiting.STUCK:
+                yield message, _waits_since(last, pod)
+                continue
+        ended = [node for node in attempts if node.get("phase") in ENDED]
+        refused = _last_that_never_began(ended)
+        if refused and (last is ended[-1] or last.get("phase") == "Pending"):
+            yield " ".join(str(refused[-1]["message"]).split()), unix_time(refused[0].get("startedAt")) or 0.0
+
+
+def _attempts(nodes: Mapping[str, Object]) -> Iterator[list[Object]]:
+    """The attempts, oldest first, of each step and learner that has not ended."""
+    taken: set[str] = set()
+    for node in nodes.values():
+        if node.get("type") != "Retry":
+            continue
+        children = [child for child in node.get("children") or () if nodes.get(child, {}).get("type") == "Pod"]
+        taken.update(children)
+        if children and node.get("phase") not in ENDED:
+            yield [nodes[child] for child in children]
+    for key, node in nodes.items():
+        if node.get("type") == "Pod" and key not in taken and node.get("phase") not in ENDED:
+            yield [node]
+
+
+def _last_that_never_began(ended: Sequence[Object]) -> list[Object]:
+    """The longest run of such attempts at the end."""
+    run: list[Object] = []
+    for node in reversed(ended):
+        if not waiting.never_began(str(node.get("message") or "")):
+            break
+        run.append(node)
+    return run[::-1]
+
+
+def _waits_since(node: Object, pod: Object | None) -> float:
+    """The last time that the pod got anywhere: made, scheduled, its volumes mounted."""
+    times = [node.get("startedAt")]
+    if pod is not None:
+        conditions = (pod.get("status") or {}).get("conditions") or ()
+        steps = [c.get("lastTransitionTime") for c in conditions if c.get("type") in ("PodScheduled", "Initialized")]
+        times = [pod["metadata"].get("creationTimestamp"), *steps]
+    return max((unix_time(time) or 0.0 for time in times), default=0.0)
+
+
+def _pod_name(job_id: str, node: Object) -> str:
+    """As Argo names pods: Workflow, template, and the hash in which the node's id ends."""
+    return f"{job_id}-{node.get('templateName', '')}-{str(node.get('id', '')).rpartition('-')[2]}"
