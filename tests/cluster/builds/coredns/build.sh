@@ -1,0 +1,2 @@
+go mod tidy
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$OUT/coredns" .

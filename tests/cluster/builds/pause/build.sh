@@ -1,0 +1,1 @@
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$OUT/pause" .

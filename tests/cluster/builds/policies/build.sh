@@ -1,0 +1,3 @@
+# What enforces NetworkPolicies.
+go mod tidy
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$OUT/" tool

@@ -1,0 +1,249 @@
+"""The cluster: brought up, looked at, hurt on purpose, and taken down."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from . import build, cgroups, components, health, images, install, jobs, keys, leftovers, namespaces, settings
+from .place import NAMESPACE, NODE, Place
+from .processes import Process, wait_for
+
+ARGO = {"4.0": ("argo", "4.0.2"), "3.7": ("argo-3.7", "3.7.6")}
+IN_PODS = {"argo-controller": "workflow-controller", "argo-server": "argo-server"}
+
+
+class ClusterError(Exception):
+    """A cluster that can't be made or spoken to; says why in a line."""
+
+
+class Cluster:
+    """A one-node Kubernetes with Argo on this machine."""
+
+    def __init__(self, place: Place | None = None, say: Callable[[str], None] = lambda line: None) -> None:
+        self.place = place or Place.default()
+        self.say = say
+
+    # What it consists of
+
+    @cached_property
+    def builds(self) -> dict[str, Path]:
+        """Where its programs are, once `up` has built them."""
+        return {name: build.place(self.place.cache, name) for name in build.NAMES}
+
+    @cached_property
+    def components(self) -> dict[str, components.Component]:
+        """The processes beside the pods, by name, in order of start."""
+        return components.components(self.place, self.builds)
+
+    def process(self, name: str) -> Process:
+        return Process(self.place.run, name)
+
+    @property
+    def running(self) -> bool:
+        """Whether its namespaces exist: whatever else has died can be started again."""
+        return self.process("namespaces").pid is not None
+
+    # Up and down
+
+    def up(self, *, argo: str = "4.0", finalizer: bool = False, job_images: Sequence[str] = ()) -> None:
+        """Build what is not built and start whatever does not run. A crashed cluster is swept away first.
+
+        `argo` is a line of ARGO; `finalizer` has the controller capture how pods end by a finalizer on each;
+        `job_images` are built from this checkout and imported.
+        """
+        line, version = ARGO[argo]
+        built = {name: self._built(name) for name in (*build.NAMES, line)}
+        own = images.own({**built, "argo": built[line]}, version)
+        archives = {image.name: images.archive(image, self.place.cache / "images") for image in own}
+        with self._alone():
+            self.say("starting")
+            if not self.running:
+                self._sweep()
+                self.place.run.mkdir(parents=True)
+                before = {"survey": leftovers.survey(self.place), "settings": leftovers.settings()}
+                (self.place.run / "before.json").write_text(json.dumps(before))
+            self._start_all()
+            self.load(*archives.values())
+            self.say("applying Argo and argo-config")
+            install.basics(self.place, self.kubectl)
+            install.argo(self.place, self.kubectl, built[line], version)
+            install.configuration(self.kubectl, finalizer=finalizer)
+            for name in IN_PODS:
+                self.start(name)
+            if job_images:
+                self.say(f"building the images of jobs: {', '.join(job_images)}")
+                self.load(*jobs.archives(self.place.cache, archives[images.DEBIAN], job_images))
+            self.say("waiting until it is ready")
+            wait_for(self.ready, f"the cluster (see {self.place.run}/logs)", 180, 0.2)
+
+    def _built(self, name: str) -> Path:
+        if not build.place(self.place.cache, name).exists():
+            self.say(f"building {name}")
+        return build.build(self.place.cache, name)
+
+    def down(self) -> list[str]:
+        """Stop everything and remove what it made; returns a line for each thing that is left all the same."""
+        with self._alone():
+            try:
+                before = json.loads((self.place.run / "before.json").read_text())
+            except (FileNotFoundError, ValueError):
+                before = None
+            self._sweep()
+            if before is None:
+                return []
+            for name, value in before["settings"].items():
+                if leftovers.settings()[name] != value:
+                    Path("/proc/sys", name).write_text(value)
+            return leftovers.compare(before["survey"], leftovers.survey(self.place))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        self.place.cache.mkdir(parents=True, exist_ok=True)
+        with (self.place.cache / f".{self.place.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _start_all(self) -> None:
+        cgroups.create(self.place.name)
+        namespaces.connect(self.place, namespaces.hold(self.place, cgroups.entry(self.place.name)))
+        keys.make(self.place)
+        settings.write(self.place)
+        for folder in ("etcd", "s3", "volumes"):
+            (self.place.run / folder).mkdir(exist_ok=True)
+        self._write_tools()
+        for name in self.components:
+            self.start(name)
+
+    def _sweep(self) -> None:
+        if left := cgroups.end(self.place.name):
+            raise ClusterError(f"processes that can't be killed: {left}")
+        subprocess.run(["ip", "link", "delete", self.place.name], capture_output=True)
+        cgroups.remove(self.place.name)
+        if self.place.run.exists():
+            shutil.rmtree(self.place.run)
+
+    def _write_tools(self) -> None:
+        self.place.tools.mkdir(exist_ok=True)
+        tools = {
+            "kubectl": f"{self.builds['onenode']}/onenode kubectl",
+            "argo": f"{self.builds['argo']}/argo",
+            "ctr": f"{shutil.which('ctr')} --address {self.place.containerd} --namespace k8s.io",
+        }
+        for name, command in tools.items():
+            tool, new = self.place.tools / name, self.place.tools / f".{name}"
+            new.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            new.chmod(0o755)
+            new.rename(tool)  # it may be in use
+
+    # One component at a time
+
+    def start(self, name: str, within: float = 60) -> None:
+        """Start a component unless it runs, and wait until it is healthy."""
+        if name in IN_PODS:
+            self.kubectl("scale", "deployment", IN_PODS[name], "-n", "argo", "--replicas=1")
+            self.kubectl("rollout", "status", "deployment", IN_PODS[name], "-n", "argo", f"--timeout={within:.0f}s")
+            return
+        component, process = self.components[name], self.process(name)
+        holder = self.process("namespaces").pid
+        if holder is None:
+            raise ClusterError("the cluster does not run: python -m tests.cluster up")
+        command = [*namespaces.enter(holder), *component.command]
+        if process.known.get("command") != command:  # of an earlier version
+            process.kill()
+        if process.pid is None:
+            for socket in component.sockets:
+                socket.unlink(missing_ok=True)
+            process.start(command, cgroups.entry(self.place.name), component.env)
+
+        def healthy() -> bool:
+            if process.pid is None:
+                raise ClusterError(f"{name} has ended, see {process.log}")
+            return component.healthy is None or component.healthy()
+
+        wait_for(healthy, f"{name} (see {process.log})", within)
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """End a component by a signal; it stays down until `start`."""
+        if name not in IN_PODS:
+            self.process(name).kill(number)
+            return
+        program = {"argo-controller": "workflow-controller", "argo-server": "argo"}[name]
+        self.kubectl("scale", "deployment", IN_PODS[name], "-n", "argo", "--replicas=0")
+        for pid in cgroups.members(self.place.name):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/exe").readlink().name == program:
+                    os.kill(pid, number)
+
+    # What its users need
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl printed, asked as the administrator; ClusterError with what it complained about."""
+        command = [str(self.place.tools / "kubectl"), f"--kubeconfig={self.place.kubeconfig}", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+        if done.returncode:
+            raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def load(self, *archives: Path) -> None:
+        """Import images (OCI or docker archives), each once."""
+        seen = self.place.run / "loaded"
+        seen.mkdir(exist_ok=True)
+        for file in archives:
+            stat = file.stat()
+            mark = seen / f"{file.name}-{stat.st_size}-{stat.st_mtime_ns}"
+            if not mark.exists():
+                command = [str(self.place.tools / "ctr"), "images", "import", str(file)]
+                done = subprocess.run(command, capture_output=True, text=True)
+                if done.returncode:
+                    raise ClusterError(f"{file} can't be imported: {done.stderr.strip()}")
+                mark.touch()
+
+    def tenant(self, namespace: str) -> None:
+        """Make a namespace a tenant, by argo-config/tenant."""
+        install.tenant(self.place, self.kubectl, namespace)
+
+    def user(self, name: str, namespace: str = NAMESPACE) -> Path:
+        """A kubeconfig for a user of a tenant, with a token of their own, valid for a day."""
+        return install.user(self.place, self.kubectl, name, namespace)
+
+    def env(self) -> dict[str, str]:
+        """The environment in which kubectl, argo, S3 clients and ffdl find this cluster."""
+        return {
+            "KUBECONFIG": str(self.place.kubeconfig),
+            "KUBECTL": str(self.place.tools / "kubectl"),
+            "PATH": f"{self.place.tools}:{os.environ['PATH']}",
+            "FFDL_ENGINE": "argo",
+            "FFDL_NAMESPACE": NAMESPACE,
+            "AWS_ENDPOINT_URL": self.place.s3,
+            "AWS_ACCESS_KEY_ID": components.S3_KEYS[0],
+            "AWS_SECRET_ACCESS_KEY": components.S3_KEYS[1],
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+    def shell(self, command: Sequence[str] = ()) -> int:
+        """Run a command (default: the user's shell) inside the cluster's namespaces; returns its exit code."""
+        holder = self.process("namespaces").pid
+        if holder is None:
+            raise ClusterError("the cluster does not run: python -m tests.cluster up")
+        inside = [*namespaces.enter(holder), *(command or [os.environ.get("SHELL", "/bin/bash")])]
+        return subprocess.run(inside, env={**os.environ, **self.env()}).returncode
+
+    def ready(self) -> bool:
+        """Whether jobs can run: every component alive, the node ready with its devices, Argo and DNS available."""
+        if any(self.process(name).pid is None for name in self.components):
+            return False
+        try:
+            node = json.loads(self.kubectl("get", "node", NODE, "-o", "json"))
+            deployments = json.loads(self.kubectl("get", "deployments", "-A", "-o", "json"))["items"]
+        except ClusterError:
+            return False
+        return health.node(node) and health.deployments(deployments)

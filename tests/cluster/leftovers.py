@@ -1,0 +1,47 @@
+"""What a machine looks like before the cluster starts, to be compared with after it has gone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from . import cgroups
+from .place import Place
+
+# What the kubelet and the proxy set for the whole machine.
+SETTINGS = (
+    "kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops",
+    "vm/overcommit_memory", "vm/panic_on_oom", "net/netfilter/nf_conntrack_max",
+)  # fmt: skip
+OUTSIDE = ("/var/lib/kubelet", "/var/lib/cni", "/run/containerd", "/run/netns", "/var/log/pods", "/var/log/containers")
+
+
+def settings() -> dict[str, str]:
+    """The values of those kernel settings that this machine has."""
+    paths = {name: Path("/proc/sys", name) for name in SETTINGS}
+    return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}
+
+
+def survey(place: Place) -> dict[str, list[str]]:
+    """Everything on the machine that a cluster could leave behind, by kind."""
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    links = json.loads(subprocess.run(["ip", "-j", "link"], capture_output=True, text=True, check=True).stdout)
+    routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout.splitlines()
+    rules = subprocess.run(["iptables-save"], capture_output=True, text=True).stdout.splitlines()
+    return {
+        "cgroups": [str(folder) for folder in cgroups.folders(place.name)]
+        + [str(folder) for folder in cgroups.folders("kubepods")],
+        "files": [path for path in OUTSIDE if Path(path).exists()],
+        "iptables": [rule.partition(" [")[0] for rule in rules if rule[:1] in ("-", ":")],
+        "kernel settings": [f"{name} = {value}" for name, value in settings().items()],
+        "links": [link["ifname"] for link in links],
+        "mounts": [mount for mount in mounts if "ffdl-cluster" in mount or "kube" in mount or "containerd" in mount],
+        "processes": [str(pid) for pid in cgroups.members(place.name)],
+        "routes": [route.strip() for route in routes],
+    }
+
+
+def compare(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
+    """One line for each thing that is there after and was not before."""
+    return [f"{kind}: {thing}" for kind in after for thing in after[kind] if thing not in before.get(kind, [])]
