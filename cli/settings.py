@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 FINE, JOB_FAILED, HALTED_CODE, INTERRUPTED = 0, 1, 3, 130
 ENGINES = ("local", "argo")
-CONFIG_KEYS = ("engine", "namespace")
+CLUSTER_KEYS = ("namespace", "context", "kubeconfig")
+CONFIG_KEYS = ("engine", *CLUSTER_KEYS)
 LATEST = "@latest"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +31,7 @@ class Settings:
         self._config: dict[str, str] | None = None
 
     def value(self, key: str) -> str | None:
-        """`engine` or `namespace`, from a flag, FFDL_ENGINE or FFDL_NAMESPACE, or the config file."""
+        """One of CONFIG_KEYS, from a flag, a variable such as FFDL_ENGINE, or the config file."""
         return self.flags.get(key) or os.environ.get(f"FFDL_{key.upper()}") or self._from_config(key)
 
     def engine(self, python: str | None = None) -> Engine:
@@ -41,9 +42,13 @@ class Settings:
             name = self.value("engine") or "local"
             if name not in ENGINES:
                 raise click.ClickException(f"no engine is called {name!r}; there are {' and '.join(ENGINES)}")
-            if name == "local" and "namespace" in self.flags:
-                tell("Note: the local engine has no namespaces; -n changes nothing")
-            self._engine = open_engine(name, python=python)
+            if name == "local":
+                for key in CLUSTER_KEYS:
+                    if key in self.flags:
+                        tell(f"Note: the local engine has no {key}; --{key} changes nothing")
+                self._engine = open_engine(name, python=python)
+            else:
+                self._engine = open_engine(name, **{key: self.value(key) for key in CLUSTER_KEYS})
         return self._engine
 
     def find(self, text: str) -> str:
@@ -130,7 +135,15 @@ def common_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["-n", "--namespace"], metavar="NAME", expose_value=False, callback=_remember,
-            help="A cluster's namespace (also FFDL_NAMESPACE).",
+            help="A cluster's namespace (also FFDL_NAMESPACE; default: the context's).",
+        ),
+        click.Option(
+            ["--context"], metavar="NAME", expose_value=False, callback=_remember,
+            help="Which cluster of the kubeconfig, and as whom (also FFDL_CONTEXT).",
+        ),
+        click.Option(
+            ["--kubeconfig"], metavar="FILE", expose_value=False, callback=_remember,
+            help="Where clusters are described (also FFDL_KUBECONFIG; default: KUBECONFIG, ~/.kube/config).",
         ),
         click.Option(
             ["-v", "--verbose"], is_flag=True, expose_value=False, callback=_remember,

@@ -26,17 +26,28 @@ def new_job_id() -> str:
     return "training-" + base64.b32encode(os.urandom(7)).decode().lower()[:10]
 
 
-def open_engine(name: str, home: Path | None = None, python: str | None = None) -> Engine:
+def open_engine(
+    name: str,
+    home: Path | None = None,
+    python: str | None = None,
+    *,
+    namespace: str | None = None,
+    context: str | None = None,
+    kubeconfig: str | None = None,
+) -> Engine:
     """The engine called `name`. Raises EngineError.
 
-    The local engine keeps its state in `home` (default $FFDL_HOME) and runs learners with `python`.
+    The local engine keeps its state in `home` (default $FFDL_HOME) and runs learners with `python`. A cluster is found
+    as kubectl finds it: by a `kubeconfig` file, a `context` in it, and a `namespace`.
     """
     if name == "local":
         from .local.engine import LocalEngine
 
         return LocalEngine(home, python or active_python())
     if name == "argo":
-        raise EngineError("the argo engine is not in this version; run the job on this machine with --engine local")
+        from .argo.engine import ArgoEngine
+
+        return ArgoEngine(namespace, context, kubeconfig)
     raise EngineError(f"no engine is called {name!r}; there are {' and '.join(ENGINES)}")
 
 
@@ -79,10 +90,20 @@ class Client:
         *,
         home: str | os.PathLike[str] | None = None,
         python: str | None = None,
+        namespace: str | None = None,
+        context: str | None = None,
+        kubeconfig: str | os.PathLike[str] | None = None,
     ) -> None:
-        """`engine` is a name (`local`) or an engine; `home` and `python` (the learners') are as in `open_engine`."""
+        """`engine` is a name (`local`, `argo`) or an engine; the rest is as in `open_engine`."""
         if isinstance(engine, str):
-            engine = open_engine(engine, Path(home) if home is not None else None, python)
+            engine = open_engine(
+                engine,
+                Path(home) if home is not None else None,
+                python,
+                namespace=namespace,
+                context=context,
+                kubeconfig=None if kubeconfig is None else os.fspath(kubeconfig),
+            )
         self.engine = engine
 
     def train(
@@ -115,7 +136,8 @@ class Client:
         if not isinstance(code, bytes):
             code = no_code() if code is None else pack_code(Path(code))
         job_id = new_job_id()
-        compiled = compile_job(job, code=code, job_id=job_id, manifest_text=manifest_text)
+        site = getattr(self.engine, "site", None)
+        compiled = compile_job(job, code=code, job_id=job_id, manifest_text=manifest_text, site=site)
         self.engine.submit(compiled, job_id)
         return Job(self.engine, job_id)
 

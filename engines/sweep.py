@@ -14,10 +14,9 @@ from .nodes import ENDED, STORE_ROLES, raw_nodes, unix_time
 
 UNRELEASED_AFTER = 3600.0  # seconds after which a submission that was not completed is removed
 DEAD_AFTER = 120.0  # seconds beyond its grace after which a pod counts as one of a node that is gone
-CARRIER_AFTER = 3600.0
+CARRIER_AFTER = 7 * 3600.0  # seconds; no command uses one for longer than six hours
 HELPER = "checkpoint"
 KEEPERS = (HELPER, *STORE_ROLES)  # the roles that no other pod of the job looks after
-CARRIER = "carrier"
 DEFAULT_START_TIMEOUT = 3600.0
 
 
@@ -76,6 +75,20 @@ def sweep(workflow: Object, pods: Sequence[Object], now: float, events: Sequence
             if now - since > limit:
                 return [*actions, StopJob(job_id, f"could not start within start_timeout ({limit:g} s): {words}")]
     return actions
+
+
+def worth_a_look(workflow: Object, now: float) -> bool:
+    """Whether `sweep` could find something to do about pods that don't start, by the Workflow alone: without asking for
+    the pods of each job, `list` stays quick.
+    """
+    if sweep(workflow, [], now):
+        return True
+    status, spec = workflow.get("status") or {}, workflow.get("spec") or {}
+    if status.get("phase") in ENDED or spec.get("suspend") or spec.get("shutdown"):
+        return False
+    limit = start_timeout(workflow["metadata"].get("annotations") or {})
+    last = [attempts[-1] for attempts in _attempts(raw_nodes(status))]
+    return any(node.get("phase") == "Pending" and now - _waits_since(node, None) > limit for node in last)
 
 
 def sweep_record(record: Object, has_workflow: bool, ended: float | None, now: float, ttl: float) -> list[Action]:

@@ -1,0 +1,297 @@
+"""The cluster as commands see it: every call speaks to the API server, and keeps nothing between calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...learner import contract
+from ..base import EngineError, Event, LogLine, NoSuchJob, Refused
+from ..status import HALTED, JobStatus, job_status
+from . import deletion, objects, records
+from .access import CONFIG_MAPS, PODS, SECRETS, WORKFLOWS, Api, Object
+from .connection import connect
+from .pods import live
+from .watching import GONE, Feed, Source
+
+if TYPE_CHECKING:
+    from ...workflows.compile import Compiled
+    from ...workflows.site import Site
+
+IS_JOB = contract.LABEL_JOB
+NOT_ENDED = f"{IS_JOB},workflows.argoproj.io/completed!=true"
+ENDED = f"{IS_JOB},workflows.argoproj.io/completed=true"
+REPORTS = f"{contract.LABEL_REPORT}=true"
+TERMINAL = ("Succeeded", "Failed", "Error")
+HALT_LOOK = 1.0  # seconds between two looks at whether a halt is heard
+_OWN = (contract.ANNOTATION_REASON, contract.ANNOTATION_STOP, contract.ANNOTATION_RELEASED)
+
+
+class ArgoEngine:
+    """Runs jobs in one namespace of a cluster. Which one is found as kubectl finds it. Raises EngineError."""
+
+    name = "argo"
+
+    def __init__(self, namespace: str | None = None, context: str | None = None, kubeconfig: str | None = None) -> None:
+        self._api = Api(connect(namespace, context, kubeconfig))
+        self._site: Site | None = None
+        self.on_progress: Callable[[int, int], None] = lambda done, total: None  # bytes of a long transfer
+
+    @property
+    def namespace(self) -> str:
+        return self._api.namespace
+
+    @property
+    def site(self) -> Site:
+        """What this namespace's administrator has decided. Raises Refused if it is not made for jobs."""
+        if self._site is None:
+            self._site = _read_site(self._api)
+        return self._site
+
+    def submit(self, compiled: Compiled, job_id: str) -> None:
+        from .submission import submit
+
+        submit(self._api, self.site, job_id, compiled.workflow, compiled.config, compiled.secrets)
+
+    def ids(self) -> Sequence[str]:
+        found: dict[str, str] = {}
+        for entry in self._api.list(CONFIG_MAPS, records.SELECTOR, metadata=True):
+            found[objects.job_of(entry)] = entry["metadata"]["creationTimestamp"]
+        for entry in self._api.list(WORKFLOWS, IS_JOB, metadata=True):
+            found[entry["metadata"]["name"]] = entry["metadata"]["creationTimestamp"]
+        return [job_id for job_id, _ in sorted(found.items(), key=lambda item: (item[1], item[0]), reverse=True)]
+
+    def workflow(self, job_id: str) -> dict[str, Any]:
+        found = self._find(job_id)
+        if found is None:
+            if records.find(self._api, job_id) is None:
+                raise _no_such_job(job_id)
+            raise Refused(f"the Workflow of {job_id} is gone; `ffdl show {job_id}` tells what is known of the job")
+        return found
+
+    def _find(self, job_id: str) -> Object | None:
+        found = self._api.find(WORKFLOWS, job_id)
+        return found if found is not None and objects.job_of(found) == job_id else None
+
+    def status(self, job_id: str) -> JobStatus:
+        workflow = self._find(job_id)
+        if workflow is not None:
+            report = self._api.find(CONFIG_MAPS, job_id + objects.STATUS)
+            return self._noted(job_status(workflow, objects.report(report), time.time()))
+        record = records.find(self._api, job_id)
+        if record is None:
+            raise _no_such_job(job_id)
+        return records.status(record)
+
+    def _noted(self, status: JobStatus, record: Object | None = None) -> JobStatus:
+        """Keeps the end of a job in its record: its Workflow will go."""
+        if status.terminal:
+            record = record or records.find(self._api, status.id)
+            if record is not None and records.ended_status(record) is None:
+                records.note_end(self._api, record, status)
+        return status
+
+    def list(self) -> Sequence[JobStatus]:
+        kept = {objects.job_of(record): record for record in records.records(self._api)}
+        ends = {job_id: ended for job_id, record in kept.items() if (ended := records.ended_status(record)) is not None}
+        found = {status.id: status for status in self._statuses(NOT_ENDED)}
+        if kept.keys() - ends.keys() - found.keys():
+            for status in self._statuses(ENDED):
+                if status.id not in ends:
+                    found[status.id] = self._noted(status, kept.get(status.id))
+        for job_id, record in kept.items():
+            if job_id not in found:
+                found[job_id] = ends.get(job_id) or records.status(record)
+        return sorted(found.values(), key=lambda status: (status.submitted or 0.0, status.id), reverse=True)
+
+    def _statuses(self, labels: str) -> Iterator[JobStatus]:
+        reports = {objects.job_of(entry): objects.report(entry) for entry in self._api.list(CONFIG_MAPS, REPORTS)}
+        for workflow in self._api.list(WORKFLOWS, labels):
+            yield job_status(workflow, reports.get(workflow["metadata"]["name"]), time.time())
+
+    def watch(self, job_id: str | None = None, timeout: float | None = None) -> Iterator[JobStatus]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        seen: dict[str, JobStatus] = {}
+        first = [self.status(job_id)] if job_id else self.list()
+        for status in first:
+            seen[status.id] = status
+            yield status
+        if job_id and first[0].terminal:
+            return
+        for status in self._changes(job_id, deadline):
+            if seen.get(status.id) != status:
+                seen[status.id] = status
+                yield self._noted(status)
+            if job_id and status.terminal:
+                return
+
+    def _changes(self, job_id: str | None, deadline: float | None) -> Iterator[JobStatus]:
+        """A status at each change of a Workflow or of a helper's report."""
+        feed = Feed(self._api, *_sources(job_id))
+        workflows: dict[str, Object] = {}
+        reports: dict[str, dict[str, Any]] = {}
+        try:
+            while (left := None if deadline is None else deadline - time.monotonic()) is None or left > 0:
+                change = feed.next(left)
+                if change is None:
+                    return
+                for entry in change.objects:
+                    name = objects.job_of(entry)
+                    if change.source.kind is CONFIG_MAPS:
+                        reports[name] = objects.report(entry)
+                    elif change.what == GONE:
+                        workflows.pop(name, None)
+                    else:
+                        workflows[name] = entry
+                    if name in workflows:
+                        yield job_status(workflows[name], reports.get(name), time.time())
+                if job_id and change.source.kind is WORKFLOWS and job_id not in workflows:
+                    yield self.status(job_id)  # only its record is left, or nothing
+        finally:
+            feed.close()
+
+    def logs(
+        self,
+        job_id: str,
+        *,
+        learner: int | None = None,
+        step: str | None = None,
+        attempt: int | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        since: float | None = None,
+    ) -> Iterator[LogLine]:
+        from . import logs
+
+        wanted = logs.Selection(learner=learner, step=step, attempt=attempt, tail=tail, since=since)
+        job = logs.Job(self._api, lambda: self.site, self.workflow(job_id))
+        return logs.follow(job, wanted) if follow else logs.read(job, wanted)
+
+    def metrics(self, job_id: str, follow: bool = False) -> Iterator[dict[str, Any]]:
+        from .metrics import metrics
+
+        workflow = self.workflow(job_id)
+        return metrics(self._api, lambda: self.site, workflow, job_status(workflow).learners, follow)
+
+    def events(self, job_id: str) -> Sequence[Event]:
+        from .events import events
+
+        return events(self._api, self.workflow(job_id))
+
+    def halt(self, job_id: str, wait: bool = True, timeout: float | None = None) -> None:
+        self._refuse_finished(self.workflow(job_id), "halt")
+        self._api.patch(WORKFLOWS, job_id, {"spec": {"suspend": True}})
+        if wait:
+            self._until_halted(job_id, None if timeout is None else time.monotonic() + timeout)
+
+    def _until_halted(self, job_id: str, deadline: float | None) -> None:
+        """Where no helper hears of the halt, the pods are told from here."""
+        unheard: frozenset[str] = frozenset()
+        while True:
+            for status in self.watch(job_id, HALT_LOOK):
+                if status.terminal or status.state == HALTED:
+                    return
+            alone = _without_helper(self.workflow(job_id))
+            for pod in unheard & alone:
+                self._api.delete(PODS, pod)
+            unheard = alone
+            if deadline is not None and time.monotonic() > deadline:
+                raise EngineError(f"{job_id} is not halted yet; it goes on halting, `ffdl status {job_id}` tells when")
+
+    def resume(self, job_id: str) -> None:
+        self._refuse_finished(self.workflow(job_id), "resume")
+        self._api.patch(WORKFLOWS, job_id, {"spec": {"suspend": None}})
+
+    def stop(self, job_id: str) -> None:
+        workflow = self.workflow(job_id)
+        self._refuse_finished(workflow, "stop")
+        annotations = workflow["metadata"].get("annotations") or {}
+        if workflow["spec"].get("suspend") or not live(workflow, "checkpoint"):
+            # Stopped while suspended, a Workflow would never end.
+            reason = annotations.get(contract.ANNOTATION_REASON, "stopped")
+            changes: Object = {"spec": {"suspend": None, "shutdown": "Stop"}}
+            changes["metadata"] = {"annotations": {contract.ANNOTATION_REASON: reason}}
+        else:
+            changes = {"metadata": {"annotations": {contract.ANNOTATION_STOP: "true"}}}
+        self._api.patch(WORKFLOWS, job_id, changes)
+
+    @staticmethod
+    def _refuse_finished(workflow: Object, verb: str) -> None:
+        phase = (workflow.get("status") or {}).get("phase")
+        if phase in TERMINAL:
+            name = workflow["metadata"]["name"]
+            ended = "COMPLETED" if phase == "Succeeded" else "FAILED"
+            raise Refused(f"{name} is {ended}: there is nothing to {verb}; `ffdl resubmit {name}` runs it again")
+
+    def resubmit(self, job_id: str, new_id: str) -> None:
+        from .submission import submit
+
+        workflow = self.workflow(job_id)
+        config = objects.decoded(self._api.get(CONFIG_MAPS, job_id).get("binaryData"))
+        secrets = {}
+        for suffix in ("", objects.PULL, objects.STORE):
+            if (found := self._api.find(SECRETS, job_id + suffix)) is not None:
+                secrets[suffix] = objects.decoded(found.get("data"))
+        submit(self._api, self.site, new_id, workflow, config, secrets)
+
+    def delete(self, job_id: str, results: bool = False) -> None:
+        if self._find(job_id) is None and records.find(self._api, job_id) is None:
+            raise _no_such_job(job_id)
+        deletion.stop(self._api, job_id)
+        if results:
+            from .retrieval import remove
+
+            remove(self._api, self.site, job_id)
+        deletion.forget(self._api, job_id)
+
+    def download(self, job_id: str, what: str, folder: Path) -> Path:
+        from .retrieval import download
+
+        self.status(job_id)
+        return download(self._api, lambda: self.site, job_id, what, folder, self.on_progress)
+
+
+def _sources(job_id: str | None) -> tuple[Source, Source]:
+    if job_id is None:
+        return Source(WORKFLOWS, IS_JOB), Source(CONFIG_MAPS, REPORTS)
+    workflow = Source(WORKFLOWS, fields=f"metadata.name={job_id}")
+    return workflow, Source(CONFIG_MAPS, fields=f"metadata.name={job_id}{objects.STATUS}")
+
+
+def _read_site(api: Api) -> Site:
+    from ...workflows.site import CONFIG_NAME, CONFIG_VERSION, Site, SiteError
+
+    config = api.find(CONFIG_MAPS, CONFIG_NAME)
+    if config is None:
+        raise Refused(
+            f"namespace {api.namespace} is not made for jobs: it has no ConfigMap {CONFIG_NAME}; apply "
+            "argo-config/tenant (`ffdl doctor` says what is missing) or name another namespace with -n"
+        )
+    try:
+        site = Site.from_config(config.get("data") or {})
+    except SiteError as error:
+        raise Refused(f"namespace {api.namespace}: {error}") from None
+    if site.version > CONFIG_VERSION:
+        raise Refused(
+            f"namespace {api.namespace} is set up by a newer ffdl (argo-config version {site.version}, this command "
+            f"knows {CONFIG_VERSION}); install that version of ffdl"
+        )
+    if site.version < CONFIG_VERSION:
+        raise Refused(
+            f"namespace {api.namespace} is set up by an older ffdl (argo-config version {site.version}); apply this "
+            f"version's argo-config/tenant (version {CONFIG_VERSION}) to it"
+        )
+    return site
+
+
+def _without_helper(workflow: Object) -> frozenset[str]:
+    """Pods that nobody tells of the halt: the helper is gone, and Argo starts none while suspended."""
+    if live(workflow, "checkpoint", ("Running",)):
+        return frozenset()
+    return frozenset(pod for template in ("learner", "download", "checkpoint") for pod in live(workflow, template))
+
+
+def _no_such_job(job_id: str) -> NoSuchJob:
+    return NoSuchJob(f"no job {job_id}; `ffdl list -a` shows all")

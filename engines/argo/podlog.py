@@ -1,0 +1,115 @@
+"""One pod's output from the API server, each line once however often it is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..base import LogLine
+from .access import PODS, Api
+from .errors import ApiError
+from .pods import MAIN, Attempt
+from .watching import lines
+
+SILENCE = 600.0  # seconds without output after which a stream is opened anew
+ARGOS_LINES = 20  # of a pod's last ones that may not be the command's
+_SECOND = len("2026-01-01T00:00:00")
+# What Argo's executor says of itself, at times behind a line that the command did not end.
+_ARGO = re.compile(rb'time="?\S+"? level=\w+ msg="(?:[^"\\]|\\.)*"(?: \w+=\S+)* argo=true(?: .*)?$')
+
+
+class LogGone(Exception):  # noqa: N818 (reads as the sentence it is)
+    """The pod is not there any more, and its output with it."""
+
+
+class PodLog:
+    """The output of one attempt, read on from where the last reading ended.
+
+    The API can only be asked for lines since a whole second. So those of the last two seconds are remembered, and not
+    given twice.
+    """
+
+    def __init__(self, api: Api, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self._api = api
+        self._since: str | None = None  # the second before the last one that was seen
+        self._seen: Counter[bytes] = Counter()
+        self._response: Any = None
+        self.closed = False
+
+    def read(self, since: float | None = None, tail: int | None = None, follow: bool = False) -> Iterator[LogLine]:
+        """New lines; with `follow` as they come, until the container has ended or the connection is lost.
+
+        `since` (unix seconds) and `tail` are for the first reading. Raises LogGone, EngineError.
+        """
+        query = {"container": MAIN, "timestamps": "true"}
+        if follow:
+            query["follow"] = "true"
+        again = Counter(self._seen)
+        if self._since is not None:
+            query["sinceTime"] = self._since + "Z"
+        elif since is not None:
+            query["sinceTime"] = datetime.fromtimestamp(since).astimezone().isoformat(timespec="seconds")
+        if tail is not None and self._since is None:
+            query["tailLines"] = str(tail + ARGOS_LINES)
+        for raw in self._lines(query):
+            if again[raw]:
+                again[raw] -= 1
+                continue
+            self._remember(raw)
+            if (line := self._parse(raw)) is not None:
+                yield line
+
+    def close(self) -> None:
+        """Ends a reading that waits, from another thread."""
+        self.closed = True
+        with contextlib.suppress(Exception):
+            if self._response is not None:
+                self._response.shutdown()
+
+    def _lines(self, query: dict[str, str]) -> Iterator[bytes]:
+        import urllib3
+
+        pod = self.attempt.pod
+        what = f"read the log of pod {pod} in namespace {self._api.namespace}"
+        path = self._api.path(PODS, pod, "log")
+        try:
+            with self._api.open("GET", path, what, query, {"Accept": "*/*"}, read_timeout=SILENCE) as response:
+                self._response = response
+                if not self.closed:
+                    yield from lines(response)
+        except ApiError as error:
+            if error.status == 404:
+                raise LogGone from None
+            if error.status != 400:  # it has not started yet
+                raise
+        except (urllib3.exceptions.HTTPError, OSError, ValueError):
+            pass  # the connection is lost; what it brought is kept
+
+    def _remember(self, raw: bytes) -> None:
+        second = raw[:_SECOND].decode("ascii", "replace")
+        try:
+            since = (datetime.fromisoformat(second) - timedelta(seconds=1)).isoformat()
+        except ValueError:
+            return
+        if self._since is None or since > self._since:
+            self._since = since
+            kept = since.encode()
+            self._seen = Counter({line: n for line, n in self._seen.items() if line[:_SECOND] >= kept})
+        self._seen[raw] += 1
+
+    def _parse(self, raw: bytes) -> LogLine | None:
+        if (argo := _ARGO.search(raw)) is not None:
+            raw = raw[: argo.start()]
+            if raw.endswith(b" ") and raw.count(b" ") == 1:  # nothing but the time
+                return None
+        stamp, _, text = raw.decode(errors="replace").partition(" ")
+        try:
+            moment = datetime.fromisoformat(stamp).timestamp()
+        except ValueError:
+            moment, text = None, raw.decode(errors="replace")
+        return LogLine(self.attempt.source, self.attempt.number, moment, text)

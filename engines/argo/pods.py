@@ -1,0 +1,84 @@
+"""Which pods a Workflow's nodes are. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from ...learner import contract
+from ..nodes import ENDED, raw_nodes
+
+CARRIER_ROLE = "carrier"
+MAIN = "main"  # Argo's name for the container that runs what the template says
+_ATTEMPT = re.compile(r"\((\d+)\)$")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a step or learner: `source` is its display name, `number` counts from 1. It `ran` if its pod has
+    ever been given a node of the cluster.
+    """
+
+    source: str
+    number: int
+    pod: str
+    phase: str
+    started: str = ""
+    ran: bool = True
+
+    @property
+    def ended(self) -> bool:
+        return self.phase in ENDED
+
+    @property
+    def learner(self) -> int | None:
+        """The learner's LEARNER_ID (from 1), or None for a step."""
+        return int(self.source[8:]) if self.source.startswith("learner-") else None
+
+
+def attempts(workflow: dict[str, Any]) -> list[Attempt]:
+    """All that the Workflow knows of, in the order in which they were started."""
+    name = workflow["metadata"]["name"]
+    found = []
+    for node in raw_nodes(workflow.get("status") or {}).values():
+        if node.get("type") != "Pod":
+            continue
+        match = _ATTEMPT.search(node.get("name", ""))
+        number = int(match[1]) + 1 if match else 1
+        found.append(
+            Attempt(
+                _source(node),
+                number,
+                pod_name(name, node),
+                node.get("phase", ""),
+                node.get("startedAt") or "",
+                bool(node.get("hostNodeName")),
+            )
+        )
+    return sorted(found, key=lambda attempt: (attempt.started, attempt.source, attempt.number))
+
+
+def pod_name(workflow: str, node: dict[str, Any]) -> str:
+    """As Argo names pods: Workflow, template, and the hash in which the node's id ends."""
+    return f"{workflow}-{node.get('templateName', '')}-{str(node.get('id', '')).rpartition('-')[2]}"
+
+
+def live(workflow: dict[str, Any], template: str, phases: Collection[str] = ("Pending", "Running")) -> list[str]:
+    """Pod names of a template's nodes that are in one of `phases`."""
+    name = workflow["metadata"]["name"]
+    return [
+        pod_name(name, node)
+        for node in raw_nodes(workflow.get("status") or {}).values()
+        if node.get("type") == "Pod" and node.get("templateName") == template and node.get("phase") in phases
+    ]
+
+
+def _source(node: dict[str, Any]) -> str:
+    template = str(node.get("templateName", ""))
+    if template == "learner":
+        for parameter in (node.get("inputs") or {}).get("parameters", ()):
+            if parameter.get("name") == "index":
+                return contract.learner_name(int(parameter["value"]))
+    return "store-results" if template.startswith("store-") else template
