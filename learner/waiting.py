@@ -14,6 +14,7 @@ ROOM = "room"  # it starts once others have left or a node has come back
 STUCK = "stuck"  # it won't start however long one waits
 
 _ON_ITS_WAY = ("", "PodInitializing", "ContainerCreating", "Pending")
+_PASSING = ("failed to sync", "not registered", "timed out waiting for the condition")  # a busy node's caches
 _QUOTA = re.compile(r"exceeded quota: .*?requested: (\S+), used: \S+, limited: (\S+)")
 _UNSCHEDULABLE = re.compile(r"\d+/\d+ nodes are available: (.*)")
 _REASON_OF_NODES = re.compile(r"\d+ ((?:Insufficient|Too many|node\(s\)) ?[^,]*)")
@@ -28,7 +29,7 @@ _NO_NEWS = ("FailedScheduling", "NotTriggerScaleUp", "TriggeredScaleUp")  # the 
 def judge(message: str) -> str:
     """STARTING, ROOM or STUCK, for the message of a pod that has not started (a pending node's, or `pod_message`)."""
     text = " ".join(message.split())
-    if text in _ON_ITS_WAY:
+    if text in _ON_ITS_WAY or any(words in text for words in _PASSING):
         return STARTING
     quota = _QUOTA.search(text)
     if quota:

@@ -14,6 +14,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 import uuid
 from typing import Any
@@ -34,6 +35,7 @@ from .script import Script
 HALTED_PAUSE = 2.0  # seconds a script that has halted gets to end by itself
 LEAVE_GRACE = 30.0  # seconds a command gets when the job has ended without it
 ANSWER_WITHIN = 15.0  # seconds a halting agent waits to hear what its outcome is worth
+READABLE_EVERY = 15.0  # seconds between two looks at the modes of what the command has written
 LONG_RUN = 60.0  # seconds: a command that lived that long was not killed within moments of its start
 
 
@@ -73,7 +75,8 @@ class Agent:
         self._restart_at: float | None = None
         self._restarts = self._kills = 0
         self._files: tuple[int, int] = (0, 0)
-        self._terminated = False
+        self._readable_at = 0.0
+        self._terminated = self._said_shell = False
         own = os.path.join(contract.path(contract.LOG_DIR), contract.learner_name(index))
         self._output = Output(own, job_id, contract.learner_name(index), _extractor(spec))
         self._script = Script(self._run_dir, self._selector, self._output, self._place, self._committed)
@@ -231,6 +234,9 @@ class Agent:
             return
         assert self._command.output is not None
         self._selector.register(self._command.output, selectors.EVENT_READ, "output")
+        if os.path.basename(self._command.shell) != "bash" and not self._said_shell:
+            self._said_shell = True
+            self._output.say(f"the image has no bash: the command is run by {self._command.shell}")
         self._link.send({"type": contract.HEARTBEAT, **self._status()}, now)
 
     def _run_command(self) -> Command:
@@ -275,6 +281,7 @@ class Agent:
             return
         deadline = self._leaving[1] if self._leaving else self._halting
         if deadline is None:
+            self._keep_readable(now)
             return
         if now >= deadline:
             self._signalled = True
@@ -396,6 +403,18 @@ class Agent:
         """Changes when a file in the job's checkpoint folder does."""
         files = [changed for _, _, changed in walk(contract.path(contract.CHECKPOINT_DIR))]
         return len(files), max(files, default=0)
+
+    def _keep_readable(self, now: float) -> None:
+        """For shipping, and in case there is no time at the end. In a thread: the files may be many and far away."""
+        if now >= self._readable_at:
+            self._readable_at = float("inf")
+            threading.Thread(target=self._make_readable_once, name="readable", daemon=True).start()
+
+    def _make_readable_once(self) -> None:
+        began = time.monotonic()
+        self._make_readable()
+        now = time.monotonic()
+        self._readable_at = now + max(READABLE_EVERY, 20 * (now - began))
 
     def _make_readable(self) -> None:
         for folder in (self.spec.result_dir(self.job_id), contract.path(contract.CHECKPOINT_DIR)):

@@ -213,7 +213,7 @@ class Helper:
             elif isinstance(effect, Stop):
                 self.view.stop(effect.annotations)
             elif isinstance(effect, DeletePod):
-                self.view.delete_pod(effect.name)
+                self.view.delete_pod(effect.name, effect.force)
             elif isinstance(effect, Mark):
                 contract.atomic_write(self._marker, b"")
             elif isinstance(effect, Ship):
@@ -269,6 +269,7 @@ class Helper:
 
     def _finish(self, listener: socket.socket) -> int:
         """The end is decided and the learners are gone: tell those that come later, end."""
+        self._do(self.coordinator.last())
         self._say(time.monotonic(), force=True)
         self._write_address({"host": "", "port": 0, "outcome": self.coordinator.outcome()})
         self._ship_last(FINAL_SHIP, again=False)
@@ -286,7 +287,9 @@ class Helper:
             self.journal.state.apply(record)
             self._record(record)
         self._say(time.monotonic(), force=True)
-        if not self.view.read().suspended:
+        snapshot = self.view.read(fresh=True)
+        self._do(self.coordinator.seen(snapshot, time.monotonic()))  # pods that were just being made
+        if not snapshot.suspended:
             self._remove_marker()
         return contract.EXIT_AGAIN
 
@@ -300,22 +303,39 @@ class Helper:
             self.shipper.close()
 
 
+def open_view(job_id: str) -> View:
+    """The local engine mounts its control folder; a pod of a cluster has a token instead. Raises OSError."""
+    control = contract.path(contract.CONTROL_DIR)
+    if not os.path.isdir(control):
+        from . import cluster_view, kube  # they cost memory that the local engine's helpers need not have
+
+        if kube.in_cluster():
+            journal = contract.path(contract.JOURNAL_DIR)
+            return cluster_view.ClusterView(kube.Kube.of_this_pod(), job_id, journal)
+    return LocalView(control)
+
+
 def main() -> int:
     """The program."""
+    view: View | None = None
     try:
         with open(os.path.join(contract.path(contract.CONFIG_DIR), contract.JOB_FILE), encoding="utf-8") as stream:
             spec = contract.JobSpec.from_json(stream.read())
         with open(os.path.join(contract.path(contract.TOKEN_DIR), contract.TOKEN_FILE), encoding="utf-8") as stream:
             token = stream.read().strip()
-        view = LocalView(contract.path(contract.CONTROL_DIR))
-        helper = Helper(spec, os.environ[contract.JOB_ID_ENV], token, view)
+        job_id = os.environ[contract.JOB_ID_ENV]
+        view = open_view(job_id)
+        helper = Helper(spec, job_id, token, view)
     except (OSError, ValueError, KeyError) as error:
         print(f"the helper can't start: {error}", file=sys.stderr)
+        if view is not None:
+            view.close()
         return contract.EXIT_AGAIN if isinstance(error, OSError) else contract.EXIT_FINAL
     try:
         return helper.run()
     finally:
         helper.shipper.close()
+        view.close()
 
 
 if __name__ == "__main__":

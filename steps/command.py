@@ -23,6 +23,7 @@ class Command:
         self, text: str, environment: Mapping[str, str], cwd: str, scratch: str, sink: Callable[[bytes], None]
     ) -> None:
         """Starts `text` by `bash -c`, or `sh -c` where there is no bash. Raises OSError when that can't be."""
+        self.shell = find_shell(environment)
         # what daemonises becomes our child, not that of some init beyond our reach
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
         self.started = time.monotonic()
@@ -30,7 +31,7 @@ class Command:
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
             self._process = subprocess.Popen(
-                [*_shell(text, environment, scratch)],
+                [self.shell, *_arguments(text, scratch)],
                 env=environment,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
@@ -86,14 +87,19 @@ class Command:
             self.output = None
 
 
-def _shell(text: str, environment: Mapping[str, str], scratch: str) -> list[str]:
-    shell = shutil.which("bash", path=environment.get("PATH", os.defpath)) or "/bin/sh"
+def find_shell(environment: Mapping[str, str]) -> str:
+    """bash, which FfDL's images had, else `sh`."""
+    path = environment.get("PATH") or os.defpath
+    return shutil.which("bash", path=path) or shutil.which("sh", path=path) or "/bin/sh"
+
+
+def _arguments(text: str, scratch: str) -> list[str]:
     if len(os.fsencode(text)) < _ARGUMENT_MOST:
-        return [shell, "-c", text]
+        return ["-c", text]
     script = os.path.join(scratch, "command.sh")
     with open(script, "wb") as stream:
         stream.write(os.fsencode(text))
-    return [shell, script]
+    return [script]
 
 
 def _children() -> list[int]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..learner import contract
+from ..learner.waiting import STARTING
+from ..learner.waiting import judge as judge_waiting
 from .channel import Message
 from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship, Stop
 from .journal import State
@@ -52,8 +54,10 @@ class Coordinator:
         self.snapshot = Snapshot()
         self._token = token.encode()
         self._deleted: set[str] = set()
+        self._forced: set[str] = set()
         self._now = self._recorded = now
         self._waiting_since: float | None = None  # a pod can't start since then
+        self._stuck = ""  # and why
         self._complete_at: float | None = None
         if state.completed:
             self._complete_at = now + self._grace()
@@ -114,6 +118,11 @@ class Coordinator:
     def stop(self, reason: str) -> list[Effect]:
         """Ends the job by protocol, unless its end is decided already."""
         return list(self._end({"kind": "ended", "reason": reason}))
+
+    def last(self) -> list[Effect]:
+        """The job has finished: what those need who can't come to hear of it."""
+        waits = any(judge_waiting(message) != STARTING for message in self.snapshot.pending.values())
+        return [Stop({contract.ANNOTATION_REASON: self.state.ended})] if self.state.ended and waits else []
 
     # --- members --------------------------------------------------------------------------------------------------
 
@@ -282,10 +291,12 @@ class Coordinator:
             why = snapshot.failed_reason.removeprefix(f"{snapshot.failed_step}: ")
             reason = f"{snapshot.failed_step} failed" + (f": {why}" if why else "")
             yield from self._end({"kind": "ended", "reason": reason})
-        if not snapshot.waiting:
+        if not snapshot.stuck:
             self._waiting_since = None
-        elif self._waiting_since is None:
-            self._waiting_since = self._now
+        else:
+            since, self._stuck = self._waiting_since, snapshot.stuck
+            self._waiting_since = self._now if since is None else since
+        yield from self._force(snapshot)
         if snapshot.stop:
             yield from self._end({"kind": "ended", "reason": "stopped"})
         if snapshot.suspended and self.halting is None and not self.over:
@@ -296,10 +307,18 @@ class Coordinator:
                 if member.conn is not None and not member.leaving:
                     yield Send(member.conn, {"type": contract.HALT})
         if self.halting is not None:
-            for name in snapshot.unstarted:
+            for name in snapshot.pending:
                 if name not in self._deleted:
                     self._deleted.add(name)
                     yield DeletePod(name)
+
+    def _force(self, snapshot: Snapshot) -> Effects:
+        """A pod that does not end is on a node that is gone, unless its learner is still heard of."""
+        for name, index in snapshot.overdue:
+            member = self.members.get(index)
+            if name not in self._forced and (member is None or member.conn is None):
+                self._forced.add(name)
+                yield DeletePod(name, force=True)
 
     def _lost_for_good(self, index: int) -> str:
         message = self.snapshot.messages.get(index, "")
@@ -326,7 +345,7 @@ class Coordinator:
                 yield from self._end({"kind": "ended", "reason": f"ran for longer than max_runtime ({limit:g} s)"})
         since = self._waiting_since
         if since is not None and now - since > self.spec.start_timeout and self.halting is None and not self.over:
-            reason = f"could not start within start_timeout ({self.spec.start_timeout:g} s): {self.snapshot.waiting}"
+            reason = f"could not start within start_timeout ({self.spec.start_timeout:g} s): {self._stuck}"
             yield from self._end({"kind": "ended", "reason": reason})
             yield Stop({contract.ANNOTATION_REASON: reason})
         yield from self._complete(now)

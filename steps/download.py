@@ -107,6 +107,7 @@ def link(target: str, name: str) -> None:
 
 
 def main() -> None:
+    os.umask(0)  # learners may have any user and write to all of it
     marker = contract.path(f"{contract.HELPER_DIR}/{contract.HALTED_FILE}")
     step.run("download", download, marker=marker)
 

@@ -34,6 +34,7 @@ class Annotate:
 @dataclass(frozen=True)
 class DeletePod:
     name: str
+    force: bool = False  # it does not end by itself: forget it
 
 
 @dataclass(frozen=True)

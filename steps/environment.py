@@ -10,6 +10,7 @@ from ..learner import contract
 # what a cluster puts into every pod, and what is ours or the executor's: no business of the command
 _SERVICES = ("ALERTMANAGER", "DLAAS", "ETCD", "GRAFANA", "HOSTNAME", "KUBERNETES", "MONGO", "PUSHGATEWAY")
 _DROPPED = (*_SERVICES, "FFDL_", "ARGO_")  # prefixes
+_KEPT = "FFDL_KEPT_"  # before the names of the image's LD_ variables: the agent's launcher keeps them from its loader
 _VALUE_MOST = 120_000  # bytes; the kernel takes 128 KiB for one string
 
 
@@ -38,6 +39,7 @@ def learner_environment(
     """
     threads = str(thread_count(spec.cpus))
     kept = {name: value for name, value in base.items() if not name.startswith(_DROPPED)}
+    kept |= {name.removeprefix(_KEPT): value for name, value in base.items() if name.startswith(_KEPT)}
     user = {**kept, "PYTHONUNBUFFERED": "1", **dict.fromkeys(contract.THREAD_ENVS, threads), **spec.env, **secret}
     model_dir = contract.path(contract.MODEL_DIR)
     own = {

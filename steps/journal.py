@@ -103,6 +103,11 @@ def read(folder: str) -> State:
     return State()
 
 
+def highest(folder: str) -> int:
+    """The highest epoch that has begun a journal; 0 for none."""
+    return max(_epochs(folder), default=0)
+
+
 def _state(record: Record) -> State:
     known = {name: value for name, value in record.items() if name in State.__dataclass_fields__}
     for name in ("failed", "granted", "again", "checkpoints"):

@@ -10,18 +10,17 @@ import contextlib
 import json
 import os
 import time
-import uuid
 from typing import Any
 
 from ..learner import contract
-from . import safe_files, ship, step
+from . import journal, safe_files, ship, step
+from .outside import workflow_of
 from .retrying import Patience, Stop
 from .shipping import Shipment, ship_checkpoints, ship_logs
 from .storage import StoreError, credentials, open_store, retry_seconds
 from .transfer import Item, Outcome
 
 RETRY_SECONDS = 600.0
-WRITERS = ("learner", "checkpoint")  # templates of the pods that may still write
 WAIT_ENV = "FFDL_WAIT_SECONDS"  # how long the exit step waits for them
 SUCCEEDED = "Succeeded"
 
@@ -32,6 +31,8 @@ def store_results(stop: Stop) -> None:
     outcome = os.environ.get(contract.OUTCOME_ENV, "")
     if outcome != SUCCEEDED:
         wait_for_writers(job, stop)
+        if said := _reason_in_journal():
+            tell_engine(said)  # where the helper could not
     if job.spec.results is None:
         step.say("the manifest asks for no results to be stored")
         return
@@ -106,7 +107,7 @@ def _store_record(shipment: Shipment, job: step.Job, outcome: str, skipped: list
         "id": job.id,
         "name": job.spec.name,
         "outcome": outcome or SUCCEEDED,
-        "reason": reason_so_far(),
+        "reason": reason_so_far(job.id),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
         "files": files,
     }
@@ -116,66 +117,39 @@ def _store_record(shipment: Shipment, job: step.Job, outcome: str, skipped: list
     shipment.patience.run(lambda: shipment.objects.write(prefix + contract.RECORD_FILE, text))
 
 
-def wait_for_writers(job: step.Job, stop: Stop, poll: float = 0.2) -> None:
+def wait_for_writers(job: step.Job, stop: Stop) -> None:
     """Until no learner or helper pod runs, within a bound: Argo starts the exit step while they still write."""
-    status = contract.path(f"{contract.CONTROL_DIR}/{contract.CONTROL_STATUS}")
     bound = float(os.environ.get(WAIT_ENV) or job.spec.halt_grace + 2 * contract.KILL_GRACE)
     end = time.monotonic() + bound
-    while writing := _writers(status):
+    outside = workflow_of(job.id)
+    while writing := outside.writers():
         if time.monotonic() >= end:
             step.say(f"still running after {bound:.0f} s, not waited for any longer: {', '.join(writing)}")
             return
-        stop.wait(poll)
+        stop.wait(outside.poll)
 
 
-def _writers(status: str) -> list[str]:
-    nodes = _json(status).get("nodes")
-    if not isinstance(nodes, dict):
-        return []
-    return [
-        str(node.get("displayName") or name)
-        for name, node in nodes.items()
-        if node.get("type") == "Pod"
-        and node.get("templateName") in WRITERS
-        and node.get("phase", "Pending") in ("Pending", "Running")
-    ]
+def reason_so_far(job_id: str) -> str:
+    """Why the job failed, if anyone has said: the Workflow's annotation, else what was left in the journal."""
+    said = workflow_of(job_id).annotations().get(contract.ANNOTATION_REASON)
+    return str(said) if said else _reason_in_journal()
 
 
-def reason_so_far() -> str:
-    """Why the job failed, if anyone has said: the Workflow's annotation, else what a step left in the journal."""
-    said = _annotations().get(contract.ANNOTATION_REASON)
-    if said:
-        return str(said)
-    return str(_json(f"{contract.path(contract.JOURNAL_DIR)}/{contract.FAILURES_DIR}/download.json").get("reason", ""))
+def _reason_in_journal() -> str:
+    folder = contract.path(contract.JOURNAL_DIR)
+    failure = f"{folder}/{contract.FAILURES_DIR}/download.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(failure, encoding="utf-8") as stream:
+        return str(json.load(stream)["reason"])
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return journal.read(folder).ended
+    return ""
 
 
 def tell_engine(reason: str) -> None:
-    """Asks the engine to note the reason on the Workflow, unless there is one already."""
-    control = contract.path(contract.CONTROL_DIR)
-    if not os.path.isdir(control) or _annotations().get(contract.ANNOTATION_REASON):
-        return
-    request = {"kind": contract.REQUEST_ANNOTATE, "annotations": {contract.ANNOTATION_REASON: reason}}
-    folder = f"{control}/{contract.CONTROL_REQUESTS}"
-    try:
-        os.makedirs(folder, exist_ok=True)
-        contract.atomic_write(f"{folder}/store-results-{uuid.uuid4().hex}.json", json.dumps(request).encode("ascii"))
-    except OSError as error:
-        step.complain(f"the engine can't be told: {error.strerror}")
-
-
-def _annotations() -> dict[str, Any]:
-    workflow = _json(contract.path(f"{contract.CONTROL_DIR}/{contract.CONTROL_WORKFLOW}"))
-    metadata = workflow.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return annotations if isinstance(annotations, dict) else {}
-
-
-def _json(name: str) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError), open(name, encoding="utf-8") as stream:
-        values = json.load(stream)
-        if isinstance(values, dict):
-            return values
-    return {}
+    """Notes the reason on the Workflow, unless there is one already."""
+    outside = workflow_of(os.environ.get(contract.JOB_ID_ENV, ""))
+    if not outside.annotations().get(contract.ANNOTATION_REASON):
+        outside.annotate({contract.ANNOTATION_REASON: reason})
 
 
 def main() -> None:

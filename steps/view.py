@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import re
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..learner import contract
-from .watch import Watch
+from ..learner.waiting import ROOM, STARTING, STUCK, judge, never_began
+from .watch import FolderWatch, Watch
 
-_LEARNER = re.compile(r"learner\((\d+):")
+LEARNER = re.compile(r"learner\((\d+):")
+BEFORE_LEARNING = ("network", "download")  # templates whose pods, like learners, are not to start in a halted job
+_ATTEMPT = re.compile(r"^(.*)\((\d+)\)$")
 _ENDED = ("Succeeded", "Failed", "Error", "Skipped", "Omitted")
+Attempts = list[tuple[int, dict[str, Any]]]  # number and node
 
 
 @dataclass(frozen=True)
@@ -21,8 +28,10 @@ class Snapshot:
     """What the helper wants to know of its Workflow.
 
     `learners`: how those that have ended for good did (index -> node phase), `messages` why. `oom_kills`: how many of
-    their containers were killed for memory. `active`: learners with a running pod; `unstarted`: names of pods that have
-    not started; `busy`: another step runs that a halt must wait for.
+    their containers were killed for memory. `active`: learners with a running pod; `pending`: pods that have not
+    started, and why not, in their engine's words; `refused`: why an attempt could not begin that is to be repeated;
+    `busy`: another step runs that a halt must wait for. `overdue`: pods that should have ended long ago, with their
+    learner (-1: a step's).
     """
 
     suspended: bool = False
@@ -34,23 +43,32 @@ class Snapshot:
     messages: dict[int, str] = field(default_factory=dict)
     oom_kills: dict[int, int] = field(default_factory=dict)
     active: frozenset[int] = frozenset()
-    unstarted: tuple[str, ...] = ()
-    waiting: str = ""  # why one of them does not start, in its engine's words
+    pending: dict[str, str] = field(default_factory=dict)
+    refused: str = ""
     busy: bool = False
+    overdue: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def stuck(self) -> str:
+        """Why one of the pods does not start, if waiting won't help."""
+        worst = worst_of(self.pending.values())
+        return worst if judge(worst) == STUCK else self.refused
 
 
 class View(Protocol):
     """What the helper reads of its Workflow, and the few things it writes."""
 
-    watch: Watch
+    @property
+    def watch(self) -> Watch: ...
 
     def take_epoch(self) -> int:
         """An epoch higher than any before, taken so that no other helper has it."""
 
     def epoch(self) -> int:
-        """The highest epoch taken."""
+        """The highest epoch taken, as far as can be told at once."""
 
-    def read(self) -> Snapshot: ...
+    def read(self, fresh: bool = False) -> Snapshot:
+        """What is known; `fresh`: asks now, where that takes time."""
 
     def annotate(self, annotations: dict[str, str]) -> None: ...
 
@@ -61,6 +79,9 @@ class View(Protocol):
 
     def report(self, report: dict[str, Any]) -> None: ...
 
+    def close(self) -> None:
+        """What was written is done when it returns, if that is possible within a bound."""
+
 
 class LocalView:
     """The Workflow of a job of the local engine, through the job's control folder."""
@@ -69,7 +90,7 @@ class LocalView:
         self._folder = folder
         for name in (contract.CONTROL_EPOCHS, contract.CONTROL_REQUESTS):
             os.makedirs(os.path.join(folder, name), exist_ok=True)
-        self.watch = Watch(folder)
+        self.watch = FolderWatch(folder)
         self._last: dict[str, Any] = {}
 
     def take_epoch(self) -> int:
@@ -86,7 +107,7 @@ class LocalView:
         names = os.listdir(os.path.join(self._folder, contract.CONTROL_EPOCHS))
         return max((int(name) for name in names if name.isdigit()), default=0)
 
-    def read(self) -> Snapshot:
+    def read(self, fresh: bool = False) -> Snapshot:
         return snapshot(self._json(contract.CONTROL_WORKFLOW), self._json(contract.CONTROL_STATUS))
 
     def annotate(self, annotations: dict[str, str]) -> None:
@@ -100,6 +121,9 @@ class LocalView:
 
     def report(self, report: dict[str, Any]) -> None:
         contract.atomic_write(os.path.join(self._folder, contract.CONTROL_REPORT), json.dumps(report).encode())
+
+    def close(self) -> None:
+        self.watch.close()
 
     def _request(self, request: dict[str, Any]) -> None:
         target = os.path.join(self._folder, contract.CONTROL_REQUESTS, f"{uuid.uuid4().hex}.json")
@@ -119,34 +143,35 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
     """A Snapshot from a Workflow object without status, and its status, as Argo writes them."""
     spec = workflow.get("spec") or {}
     annotations = (workflow.get("metadata") or {}).get("annotations") or {}
-    nodes = [node for node in (status.get("nodes") or {}).values() if isinstance(node, dict)]
+    nodes = [node for node in _nodes(status).values() if isinstance(node, dict)]
     learners: dict[int, str] = {}
     messages: dict[int, tuple[str, str]] = {}
     oom_kills: dict[int, int] = {}
-    active, unstarted, waiting, failed_step, busy = set(), [], "", "", False
+    active, failed_step, busy = set(), "", False
+    attempts: dict[str, Attempts] = {}
     retried = {node.get("displayName") for node in nodes if node.get("type") == "Retry"}
     for node in nodes:
         name, kind, phase = str(node.get("displayName", "")), node.get("type"), node.get("phase")
-        match = _LEARNER.match(name)
-        attempt_of = re.sub(r"\(\d+\)$", "", name)
-        is_attempt = kind == "Pod" and attempt_of != name and attempt_of in retried
+        match, attempt = LEARNER.match(name), _ATTEMPT.match(name)
+        attempt_of = attempt[1] if attempt else name
+        is_attempt = kind == "Pod" and attempt is not None and attempt_of in retried
         if match and phase in _ENDED and not is_attempt:
             learners[int(match[1])] = str(phase)
-        if match and is_attempt and node.get("message"):
+        if match and is_attempt and phase in _ENDED and node.get("message"):
             index, message = int(match[1]), str(node["message"])
             messages[index] = max(messages.get(index, ("", "")), (str(node.get("startedAt", "")), message))
             if "OOMKilled (exit code 137)" in message:
                 oom_kills[index] = oom_kills.get(index, 0) + 1
-        if name in ("network", "download") and not is_attempt and phase in ("Failed", "Error"):
+        if name in BEFORE_LEARNING and not is_attempt and phase in ("Failed", "Error"):
             failed_step = name
         if kind == "Pod" and phase == "Running":
             if match:
                 active.add(int(match[1]))
             elif attempt_of == "download":
                 busy = True
-        if kind == "Pod" and phase == "Pending" and (match or attempt_of == "download"):
-            unstarted.append(_pod_name(workflow, node))
-            waiting = waiting or str(node.get("message") or "")
+        if kind == "Pod" and (match or attempt_of in BEFORE_LEARNING):
+            number = int(attempt[2]) if is_attempt and attempt else 0
+            attempts.setdefault(attempt_of if is_attempt else name, []).append((number, node))
     return Snapshot(
         suspended=spec.get("suspend") is True,
         stop=contract.ANNOTATION_STOP in annotations,
@@ -156,10 +181,43 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
         messages={index: message for index, (_, message) in messages.items()},
         oom_kills=oom_kills,
         active=frozenset(active),
-        unstarted=tuple(unstarted),
-        waiting=waiting,
+        pending=dict(filter(None, (_pending(workflow, of_one) for of_one in attempts.values()))),
+        refused=next(filter(None, (_refused(of_one) for of_one in attempts.values())), ""),
         busy=busy,
     )
+
+
+def worst_of(messages: Iterable[str]) -> str:
+    """Of several reasons for waiting the one that is least likely to pass."""
+    return max(messages, key=lambda message: (STARTING, ROOM, STUCK).index(judge(message)), default="")
+
+
+def _nodes(status: dict[str, Any]) -> dict[str, Any]:
+    """`status.nodes`, unpacked where Argo has compressed it."""
+    packed = status.get("compressedNodes")
+    nodes = json.loads(gzip.decompress(base64.b64decode(packed))) if packed else status.get("nodes")
+    return nodes if isinstance(nodes, dict) else {}
+
+
+def _pending(workflow: dict[str, Any], attempts: Attempts) -> tuple[str, str] | None:
+    """The pod that a step or learner waits for, and why.
+
+    One whose attempts fail again and again before they begin waits for the same thing all the time.
+    """
+    *before, last = [node for _, node in sorted(attempts, key=lambda attempt: attempt[0])]
+    if last.get("phase") != "Pending":
+        return None
+    return _pod_name(workflow, last), worst_of([str(last.get("message") or ""), _never_began(before[-1:])])
+
+
+def _refused(attempts: Attempts) -> str:
+    last = max(attempts, key=lambda attempt: attempt[0])[1]
+    return _never_began([last]) if last.get("phase") in _ENDED else ""
+
+
+def _never_began(nodes: list[dict[str, Any]]) -> str:
+    messages = [" ".join(str(node.get("message") or "").split()) for node in nodes]
+    return next((message for message in messages if never_began(message)), "")
 
 
 def _pod_name(workflow: dict[str, Any], node: dict[str, Any]) -> str:

@@ -1,25 +1,40 @@
-"""Hearing that something in a folder was replaced: inotify, or, where it is missing, looking four times a second."""
+"""Hearing that something has changed: files of a folder (inotify, or looking four times a second), or by being told."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+from typing import Protocol
 
 _IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_CREATE = 0x08, 0x80, 0x100
 POLL_INTERVAL = 0.25  # seconds
+FALLBACK_INTERVAL = 5.0  # seconds
 
 
-class Watch:
+class Watch(Protocol):
+    """`descriptor` becomes readable at a change (call `drain`).
+
+    Look again every `interval` seconds all the same: where `descriptor` is None nothing else tells of a change.
+    """
+
+    descriptor: int | None
+    interval: float
+
+    def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class FolderWatch:
     """Says when files in `folder` are written or replaced.
 
-    `descriptor` becomes readable then (call `drain`); where it is None, look again every `interval` seconds. With a
-    descriptor `interval` is long: a folder on a network file system tells of no change made elsewhere.
+    With a descriptor `interval` is long: a folder on a network file system tells of no change made elsewhere.
     """
 
     def __init__(self, folder: str) -> None:
         self.descriptor = _inotify(folder)
-        self.interval = POLL_INTERVAL if self.descriptor is None else 5.0
+        self.interval = POLL_INTERVAL if self.descriptor is None else FALLBACK_INTERVAL
 
     def drain(self) -> None:
         if self.descriptor is not None:
@@ -31,6 +46,29 @@ class Watch:
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
+
+
+class Bell:
+    """Rung by other threads."""
+
+    def __init__(self) -> None:
+        self.descriptor: int | None = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.interval = FALLBACK_INTERVAL
+
+    def ring(self) -> None:
+        if self.descriptor is not None:
+            with contextlib.suppress(OSError):  # closed meanwhile, or rung very often
+                os.eventfd_write(self.descriptor, 1)
+
+    def drain(self) -> None:
+        if self.descriptor is not None:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self.descriptor)
+
+    def close(self) -> None:
+        if self.descriptor is not None:
+            descriptor, self.descriptor = self.descriptor, None
+            os.close(descriptor)
 
 
 def _inotify(folder: str) -> int | None:

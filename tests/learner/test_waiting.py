@@ -50,7 +50,7 @@ def test_a_pod_is_read_wherever_its_cluster_says_why_it_waits() -> None:
         "ErrImagePull: no such image"
     )
     mount = event("Warning", "FailedMount", 'secret "nope" not found', "05")
-    said = waiting.pod_message(pod(containerStatuses=[main]), [event("Normal", "Scheduled", "", "04"), mount])
+    said = waiting.pod_message(pod(containerStatuses=[main]), [event("Normal", "Scheduled", "", "05"), mount])
     assert said == 'FailedMount: secret "nope" not found'
     assert waiting.pod_message(pod(phase="Running"), [mount]) == ""
 

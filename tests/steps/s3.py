@@ -25,20 +25,21 @@ KEY, SECRET = "tester", "a-secret-of-the-tests"
 
 @dataclass
 class Server:
-    """`root` has a folder for each bucket; `port` is on 127.0.0.1."""
+    """`root` has a folder for each bucket."""
 
     root: Path
     port: int
+    address: str = "127.0.0.1"
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     def bucket(self, name: str) -> Path:
         """The folder of a bucket, made if need be."""
         folder = self.root / name
         if not folder.exists():
-            client = minio.Minio(f"127.0.0.1:{self.port}", KEY, SECRET, secure=False)
+            client = minio.Minio(f"{self.address}:{self.port}", KEY, SECRET, secure=False)
             client.make_bucket(name)
         return folder
 
@@ -51,10 +52,10 @@ def rclone() -> str:
 
 
 @contextlib.contextmanager
-def serve(root: Path, etag: str = "MD5") -> Iterator[Server]:
-    """An S3 server over the folder `root`, on a free port; `etag` is the hash that its ETags are."""
+def serve(root: Path, etag: str = "MD5", address: str = "127.0.0.1") -> Iterator[Server]:
+    """An S3 server over the folder `root`, on a free port of `address`; `etag` is the hash that its ETags are."""
     root.mkdir(parents=True, exist_ok=True)
-    command = [rclone(), "serve", "s3", "--addr", "127.0.0.1:0", "--auth-key", f"{KEY},{SECRET}"]
+    command = [rclone(), "serve", "s3", "--addr", f"{address}:0", "--auth-key", f"{KEY},{SECRET}"]
     # The server soon sees what the tests write to the folder. (Looking at each request costs it seconds.)
     command += [
         "--vfs-cache-mode",
@@ -73,7 +74,7 @@ def serve(root: Path, etag: str = "MD5") -> Iterator[Server]:
     try:
         port = 0
         for line in process.stderr:
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            found = re.search(rf"http://{re.escape(address)}:(\d+)", line)
             if found:
                 port = int(found.group(1))
                 break
@@ -81,13 +82,13 @@ def serve(root: Path, etag: str = "MD5") -> Iterator[Server]:
         threading.Thread(target=process.stderr.read, daemon=True).start()
         for _ in range(200):
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+                urllib.request.urlopen(f"http://{address}:{port}/", timeout=5).close()
             except urllib.error.HTTPError as answer:
                 answer.close()
                 break
             except OSError:
                 time.sleep(0.02)
-        yield Server(root, port)
+        yield Server(root, port, address)
     finally:
         process.terminate()
         process.wait(10)
@@ -95,20 +96,20 @@ def serve(root: Path, etag: str = "MD5") -> Iterator[Server]:
 
 
 class Proxy:
-    """Stands between a client and 127.0.0.1:`target`.
+    """Stands between a client and the port `target`, both of `address`.
 
     `refuse`: connections are closed at once. `cut`: the range of bytes, in either direction, after which one is cut;
     None lets them live. `freeze`: bytes are taken and not passed on. `ranges`: a partial answer gets the status 206
     that rclone does not send. The random numbers are seeded.
     """
 
-    def __init__(self, target: int, seed: int = 1) -> None:
-        self.target, self.random = target, random.Random(seed)
+    def __init__(self, target: int, seed: int = 1, address: str = "127.0.0.1") -> None:
+        self.target, self.random, self.address = target, random.Random(seed), address
         self.refuse, self.freeze, self.ranges = False, False, False
         self.cut: tuple[int, int] | None = None
         self.passed = 0  # bytes handed to clients
         self.connections = 0
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._listener = socket.create_server((address, 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
         self._open: set[socket.socket] = set()
         self._closed = False
@@ -116,7 +117,7 @@ class Proxy:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     def __enter__(self) -> Proxy:
         return self
@@ -144,7 +145,7 @@ class Proxy:
                 client.close()
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self.target), 5)
+                server = socket.create_connection((self.address, self.target), 5)
                 server.settimeout(None)
             except OSError:
                 client.close()

@@ -162,9 +162,9 @@ def test_a_halt_has_an_end() -> None:
 def test_pods_that_have_not_started_are_deleted_on_halt() -> None:
     """Else they start in a halted job as soon as there is room."""
     job = make(2)
-    effects = job.seen(Snapshot(suspended=True, unstarted=("pod-a",)), 1.0)
+    effects = job.seen(Snapshot(suspended=True, pending={"pod-a": ""}), 1.0)
     assert DeletePod("pod-a") in effects
-    assert DeletePod("pod-a") not in job.seen(Snapshot(suspended=True, unstarted=("pod-a",)), 2.0)
+    assert DeletePod("pod-a") not in job.seen(Snapshot(suspended=True, pending={"pod-a": ""}), 2.0)
 
 
 def test_resume_does_not_undo_a_begun_halt() -> None:

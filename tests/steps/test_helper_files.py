@@ -95,7 +95,7 @@ def test_what_the_helper_sees_in_a_workflow() -> None:
     assert seen.messages == {2: "main: OOMKilled (exit code 137)"}
     assert seen.oom_kills == {2: 1}
     assert seen.active == {1}
-    assert seen.unstarted == ("job-learner-pending",)
+    assert seen.pending == {"job-learner-pending": ""}
     nodes["download"]["phase"] = "Failed"
     stopped = {"metadata": {"annotations": {contract.ANNOTATION_STOP: "now"}}}
     assert snapshot(stopped, {"nodes": nodes}).failed_step == "download"
