@@ -1,56 +1,80 @@
-"""The fixture of the behaviour tests: a user, and nothing of theirs left on the machine afterwards."""
+"""The fixtures of the behaviour tests: a user on the chosen engine, and nothing of theirs left afterwards."""
 
 from __future__ import annotations
 
+import contextlib
 import random
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.behaviours.user import User
+from tests.behaviours.local_user import LocalUser
+from tests.behaviours.user import SHORT, User
 from tests.steps import s3 as servers
 
+if TYPE_CHECKING:
+    from tests.behaviours.tenant import Tenant
 
-def mounts(user: User) -> list[str]:
-    """Those that a pod of this user's made and that its end should have taken along."""
-    return [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(user.folder) in line]
-
-
-@pytest.fixture
-def user(tmp_path: Path) -> Iterator[User]:
-    """A user; afterwards, once every job is deleted, nothing of theirs may be left on the machine."""
-    yield from visit(tmp_path)
-
-
-@pytest.fixture
-def odd_user(tmp_path: Path) -> Iterator[User]:
-    """A user whose folders have names that nobody expects."""
-    folder = tmp_path / 'with spaces, žluť 🐎 \'n "quotes" $HOME %s {{x}}: \\'
-    folder.mkdir()
-    yield from visit(folder)
-
-
-def visit(folder: Path) -> Iterator[User]:
-    someone = User(folder)
-    yield someone
-    someone.env.pop("FFDL_RETRY_SECONDS", None)
-    for job in someone.engine.ids():
-        someone.ffdl("delete", job, "-y")
-    someone.wait_for(lambda: not someone.processes(), f"the end of {someone.processes()}")
-    assert mounts(someone) == []
-    assert someone.cgroups() == []
-    assert [entry.name for entry in (someone.home / "leases").iterdir() if entry.name != "lock"] == []
-    assert list((someone.home / "jobs").iterdir()) == []
-    assert list((someone.home / "active").iterdir()) == []
-    assert list((someone.home / "trash").iterdir()) == []
+Visit = Callable[[Path], AbstractContextManager[User]]
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+def visit(request: pytest.FixtureRequest) -> Visit:
+    """Makes a user with a folder of theirs; once every job of theirs is deleted, nothing of them may be left."""
+    make: Callable[[Path], User] = LocalUser
+    if request.config.getoption("--engine") == "argo":
+        from tests.behaviours.cluster_user import ClusterUser
+
+        tenant = request.getfixturevalue("tenant")
+        make = lambda folder: ClusterUser(folder, tenant)  # noqa: E731
+
+    @contextlib.contextmanager
+    def comes(folder: Path) -> Iterator[User]:
+        someone = make(folder)
+        yield someone
+        someone.env.pop("FFDL_RETRY_SECONDS", None)
+        for job in someone.engine.ids():
+            someone.ffdl("delete", job, "-y")
+        someone.wait_for(lambda: not someone.running(), f"the end of {someone.running()}", 60)
+        assert someone.leftovers() == []
+
+    return comes
+
+
+@pytest.fixture(scope="session")
+def tenant() -> Iterator[Tenant]:
+    """The namespace of this run, on the cluster."""
+    from tests.behaviours.tenant import tenant as made
+
+    with made() as found:
+        yield found
+
+
+@pytest.fixture
+def user(visit: Visit, tmp_path: Path) -> Iterator[User]:
+    with visit(tmp_path) as someone:
+        yield someone
+
+
+@pytest.fixture(scope="session")
+def s3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
     """An S3 server for all tests; each makes buckets of its own."""
-    with servers.serve(tmp_path_factory.mktemp("s3")) as server:
+    address = "127.0.0.1"
+    if request.config.getoption("--engine") == "argo":
+        address = request.getfixturevalue("tenant").this_machine
+    with servers.serve(tmp_path_factory.mktemp("s3"), address=address) as server:
         yield server
+
+
+@pytest.fixture
+def buckets(s3: servers.Server) -> tuple[Path, Path]:
+    """A bucket with data and one for results, new ones."""
+    name = uuid.uuid4().hex[:12]
+    return s3.bucket(f"data-{name}"), s3.bucket(f"results-{name}")
 
 
 @pytest.fixture
@@ -72,15 +96,21 @@ def setting(user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str],
     return set_both
 
 
-SHORT = {"STEPS": "60"}
+def undisturbed(visit: Visit, folder: Path, **changes: object) -> bytes:
+    """The model of the small job in a run that nobody disturbed, on the engine that is tested."""
+    with visit(folder) as someone:
+        job = someone.train(someone.job(**changes))
+        assert someone.until_over(job).state == "COMPLETED", someone.story()
+        return someone.model(job)
 
 
 @pytest.fixture(scope="session")
-def short_model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The model of the small job with SHORT as its environment, in a run that nobody disturbed."""
-    someone = User(tmp_path_factory.mktemp("short"))
-    job = someone.train(someone.job(env=SHORT))
-    assert someone.until_over(job).state == "COMPLETED", someone.story()
-    model = someone.model(job)
-    someone.ffdl("delete", job, "-y")
-    return model
+def reference(visit: Visit, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The small job's model."""
+    return undisturbed(visit, tmp_path_factory.mktemp("reference"))
+
+
+@pytest.fixture(scope="session")
+def short_model(visit: Visit, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The small job's model with SHORT as its environment."""
+    return undisturbed(visit, tmp_path_factory.mktemp("short"), env=SHORT)

@@ -11,16 +11,10 @@ import pytest
 from tests.behaviours.user import FFDL, User
 
 
-def failed(user: User, job: str) -> str:
-    status = user.until_over(job)
-    assert status.state == "FAILED", user.story()
-    return status.reason
-
-
 def test_exit_3_is_final_and_everything_is_kept(user: User) -> None:
     """A script that fails is told apart from a machine that fails; what it wrote helps to find out why."""
     job = user.train(user.command('echo partial > "$RESULT_DIR/partial"; echo oh no; exit 3'))
-    assert "exited with code 3" in failed(user, job)
+    assert "exited with code 3" in user.failed(job)
     assert (user.results(job) / "partial").read_text() == "partial\n"
     assert "oh no" in (user.results(job) / "learner-1" / "training-log.txt").read_text()
     assert "oh no" in user.ffdl("logs", job).stdout
@@ -33,7 +27,7 @@ def test_granted_restarts_are_used_and_then_it_is_over(user: User) -> None:
     """`retry: {attempts: 2}` means three tries, not for ever."""
     script = 'echo x >> "$CHECKPOINT_DIR/tries"; exit 3'
     job = user.train(user.command(script, retry={"attempts": 2}))
-    assert "3" in failed(user, job)
+    assert "3" in user.failed(job)
     tries = list(user.results(job).rglob("tries"))
     assert [path.read_text() for path in tries] == ["x\nx\nx\n"]
     status = user.engine.status(job)
@@ -50,44 +44,39 @@ def test_a_granted_restart_can_succeed(user: User) -> None:
 def test_a_script_that_exits_75_for_ever_ends_with_a_reason(user: User) -> None:
     """75 says "again, please"; a script that never says anything else must not run for ever."""
     job = user.train(user.command("exit 75"))
-    assert "asked to be started again" in failed(user, job)
+    assert "asked to be started again" in user.failed(job)
 
 
-@pytest.mark.parametrize("cgroup", ["", "none"], ids=["by the kernel", "by sampling"])
+NO_CGROUP = pytest.param("none", marks=pytest.mark.local("a cluster has cgroups"))
+
+
+@pytest.mark.parametrize("cgroup", ["", NO_CGROUP], ids=["by the kernel", "by sampling"])
 def test_out_of_memory_says_so_with_the_limit(user: User, cgroup: str) -> None:
     """ "It was killed" helps nobody; "out of memory, the limit is 200 MiB" does."""
     if cgroup:
         user.env["FFDL_CGROUP"] = cgroup
     eat = "import time\nkept = []\nwhile True:\n    kept.append(bytearray(b'x' * (8 << 20)))\n    time.sleep(0.02)\n"
-    folder = user.job(memory="200MiB", framework={"name": "custom", "version": "x", "command": "exec python eat.py"})
+    folder = user.job(memory="200MiB", framework={"name": "numpy", "version": "2", "command": "exec python eat.py"})
     (folder / "eat.py").write_text(eat)
     job = user.train(folder)
-    reason = failed(user, job)
+    reason = user.failed(job)
     assert "out of memory" in reason.lower()
     assert "200" in reason or "210" in reason, reason
-
-
-def test_a_missing_framework_is_said_at_submit(user: User) -> None:
-    """Not an hour later in a log."""
-    folder = user.job(framework={"name": "caffe2", "version": "latest", "command": "python x.py"})
-    done = user.ffdl("train", str(folder / "manifest.yml"), code=2)
-    assert "caffe2" in done.stderr
-    assert "--python" in done.stderr
 
 
 def test_stopped_jobs_keep_what_they_have(user: User) -> None:
     """Stopping is the end, not the loss, of a job."""
     job = user.train(user.command('echo half > "$RESULT_DIR/half"; sleep 1000', halt_grace="1s"))
-    user.wait_for(lambda: bool(list(user.home.glob("jobs/*/claims/job/results/*/*/half"))), "half a result")
+    user.wait_for(lambda: bool(list(user.volume(job).glob("results/*/*/half"))), "half a result")
     user.ffdl("stop", job)
-    assert "stopped" in failed(user, job)
+    assert "stopped" in user.failed(job)
     assert (user.results(job) / "half").read_text() == "half\n"
 
 
 def test_longer_than_max_runtime(user: User) -> None:
     """A limit on running time is kept, and said."""
     job = user.train(user.command("sleep 1000", max_runtime="2s", halt_grace="1s"))
-    assert "max_runtime" in failed(user, job)
+    assert "max_runtime" in user.failed(job)
 
 
 def test_descendants_end_with_the_pod(user: User) -> None:
@@ -132,11 +121,13 @@ def test_secrets_of_the_machine_are_not_stored(user: User) -> None:
     secret = user.folder / "secret"
     secret.write_text("hush")
     links = f'ln -s {secret} "$RESULT_DIR/innocent"; ln -s {secret} "$CHECKPOINT_DIR/x"'
+    links += '; ln -s /etc/group "$RESULT_DIR/group"'
     script = links + '; umask 077; echo mine > "$RESULT_DIR/mine"'
     job = user.train(user.command(script))
     assert user.until_over(job).state == "COMPLETED"
     kept = [path for path in user.results(job).rglob("*") if path.is_file()]
     assert all("hush" not in path.read_text(errors="replace") for path in kept)
+    assert "group" not in [path.name for path in kept], "a file of the pod that stores results"
     assert (user.results(job) / "mine").read_text() == "mine\n", "a file of mode 0600 is stored"
 
 
@@ -160,9 +151,9 @@ def test_the_python_api_does_the_same(user: User) -> None:
     user.job()
     script = f"""
 from ffdl import Client, TrainingJob
-client = Client(home={str(user.home)!r})
+client = Client({user.engine_name!r})
 job = client.submit(TrainingJob.from_arguments(name="py", cpus=0.5, memory="100MB",
-    framework={{"name": "custom", "version": "debian", "command": "echo hello from python"}}))
+    framework={{"name": "custom", "version": {user.image!r}, "command": "echo hello from python"}}))
 small = client.train("job/manifest.yml", overrides=["env.STEPS=5"])
 assert small.wait(60).state == "COMPLETED"
 print(job.wait(60).state, [line.text for line in job.logs()], job.workflow()["kind"])
@@ -173,28 +164,16 @@ print(job.wait(60).state, [line.text for line in job.logs()], job.workflow()["ki
 
 def test_a_pod_that_cannot_start_says_why_and_ends(user: User) -> None:
     """A Secret that nobody made must not keep a job waiting for ever, nor silently."""
-    job = user.train(user.command("true", env_from_secret=["nowhere"], start_timeout="3s"))
+    job = user.train(user.command("true", env_from_secret=["nowhere"], start_timeout=user.soon))
     waiting = user.until(job, lambda s: s.state == "PENDING" and "nowhere" in s.reason)
     assert 'secret "nowhere" not found' in waiting.reason
-    reason = failed(user, job)
+    reason = user.failed(job)
     assert "start_timeout" in reason
     assert 'secret "nowhere" not found' in reason
 
 
 def test_a_secret_reaches_the_command(user: User) -> None:
     """Credentials a script needs come from a Secret, not from the manifest."""
-    secret = user.home / "secrets" / "mine"
-    secret.mkdir(parents=True)
-    (secret / "API_KEY").write_text("psst")
+    user.secret("mine", {"API_KEY": "psst"})
     job = user.train(user.command('[ "$API_KEY" = psst ]', env_from_secret=["mine"]))
     assert user.until_over(job).state == "COMPLETED", user.story()
-
-
-def test_a_learner_sees_nothing_of_the_engines_own_files(user: User) -> None:
-    """Another job's code, or a store's credentials, are not for a script to read, though the same user runs both."""
-    other = user.train(user.command("true", "other"))
-    assert user.until_over(other).state == "COMPLETED"
-    look = f"find {user.home}/jobs {user.home}/claims {user.home}/secrets -type f 2>/dev/null | wc -l"
-    job = user.train(user.command(look))
-    assert user.until_over(job).state == "COMPLETED", user.story()
-    assert user.ffdl("logs", job).stdout.split() == ["0"]

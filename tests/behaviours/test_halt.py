@@ -5,33 +5,18 @@ from __future__ import annotations
 import random
 import subprocess
 
-import pytest
-
 from tests.behaviours.user import FFDL, User
-
-
-@pytest.fixture
-def seed() -> int:
-    value = random.randrange(2**32)
-    print("seed", value)
-    return value
-
-
-def undisturbed(user: User) -> bytes:
-    job = user.train(user.job("undisturbed"))
-    assert user.until_over(job).state == "COMPLETED"
-    return user.model(job)
 
 
 def assert_at_rest(user: User, job: str) -> None:
     assert user.ffdl("status", job).stdout.strip() == "HALTED"
-    assert not user.processes(), "no process while a job is halted"
-    assert not list((user.home / "leases").glob("*.json")), "a halted job holds nothing of the machine"
+    assert not user.running(), "no process while a job is halted"
+    assert not user.held(), "a halted job holds nothing of the machine"
 
 
-def test_five_halts_leave_no_trace_in_the_model(user: User, seed: int) -> None:
+def test_five_halts_leave_no_trace_in_the_model(user: User, dice: random.Random, reference: bytes) -> None:
     """A user halts to free the machine for something urgent, and must be able to forget that it happened."""
-    steps = sorted(random.Random(seed).sample(range(5, 140), 5))
+    steps = sorted(dice.sample(range(5, 140), 5))
     job = user.train(user.job())
     for step in steps:
         user.until_step(job, step)
@@ -39,7 +24,7 @@ def test_five_halts_leave_no_trace_in_the_model(user: User, seed: int) -> None:
         assert_at_rest(user, job)
         user.ffdl("resume", job)
     assert user.until_over(job).state == "COMPLETED"
-    assert user.model(job) == undisturbed(user)
+    assert user.model(job) == reference
 
 
 def test_halted_and_resumed_within_a_second_ten_times(user: User) -> None:
@@ -52,7 +37,7 @@ def test_halted_and_resumed_within_a_second_ten_times(user: User) -> None:
     assert user.until_over(job, 200).state == "COMPLETED"
 
 
-def test_suspended_in_the_second_the_helper_dies(user: User) -> None:
+def test_suspended_in_the_second_the_helper_dies(user: User, reference: bytes) -> None:
     """Nobody in the job hears the suspend then; the halt must come all the same, and lose nothing."""
     job = user.train(user.job())
     user.until_step(job, 30)
@@ -61,22 +46,7 @@ def test_suspended_in_the_second_the_helper_dies(user: User) -> None:
     assert_at_rest(user, job)
     user.ffdl("resume", job)
     assert user.until_over(job).state == "COMPLETED"
-    assert user.model(job) == undisturbed(user)
-
-
-def test_halted_while_queued_and_while_downloading(user: User) -> None:
-    """A halt is a halt in every phase: also before the first step."""
-    user.env["FFDL_MACHINE"] = "cpus=1,memory=16GiB"
-    first = user.train(user.job("first", cpus=1, env={"STEPS": "60"}))
-    second = user.train(user.job("second", cpus=1, env={"STEPS": "10"}))
-    assert "needs 1 CPU" in (user.until(second, lambda s: s.state == "QUEUED").reason or "")
-    user.ffdl("halt", second)
-    assert user.ffdl("status", second).stdout.strip() == "HALTED"
-    user.ffdl("halt", first)
-    assert_at_rest(user, first)
-    for job in (first, second):
-        user.ffdl("resume", job)
-    assert [user.until_over(job).state for job in (first, second)] == ["COMPLETED"] * 2
+    assert user.model(job) == reference
 
 
 def test_halt_and_resume_at_once_end_as_one_of_them(user: User) -> None:
@@ -102,7 +72,7 @@ done
 echo $i > "$RESULT_DIR/i"
 """
     job = user.train(user.command(script))
-    user.wait_for(lambda: bool(list(user.home.glob("jobs/*/claims/job/job/checkpoints/i"))), "the script's first file")
+    user.wait_for(lambda: (user.volume(job) / "job/checkpoints/i").exists(), "the script's first file")
     user.ffdl("halt", job)
     assert_at_rest(user, job)
     user.ffdl("resume", job)

@@ -9,19 +9,11 @@ import pytest
 
 from tests.behaviours.user import FFDL, User
 
-
-@pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The model of a run that nobody disturbed."""
-    user = User(tmp_path_factory.mktemp("reference"))
-    job = user.train(user.job())
-    assert user.until_over(job).state == "COMPLETED"
-    model = user.model(job)
-    user.ffdl("delete", job, "-y")
-    return model
+NO_RUNNER = pytest.mark.local("a cluster has no runner")
+RUNNER = pytest.param("runner", marks=NO_RUNNER)
 
 
-@pytest.mark.parametrize("victim", ["learner", "agent", "supervisor", "helper", "runner"])
+@pytest.mark.parametrize("victim", ["learner", "agent", "supervisor", "helper", RUNNER])
 @pytest.mark.parametrize("step", [1, 75, 145])
 def test_killed_while_learning(user: User, reference: bytes, victim: str, step: int) -> None:
     """Any process of a job may die at any step; a user finds the same model at the end."""
@@ -35,8 +27,9 @@ def test_killed_while_learning(user: User, reference: bytes, victim: str, step: 
 @pytest.mark.parametrize(
     ("phase", "victim"),
     [
-        *(("download", victim) for victim in ("download", "supervisor", "runner", "helper")),
-        *(("store", victim) for victim in ("store", "supervisor", "runner")),
+        *(("download", victim) for victim in ("download", "supervisor", "helper")),
+        *(("store", victim) for victim in ("store", "supervisor")),
+        *(pytest.param(phase, "runner", marks=NO_RUNNER) for phase in ("download", "store")),
     ],
 )
 def test_killed_while_bytes_move(user: User, reference: bytes, victim: str, phase: str) -> None:
@@ -45,7 +38,7 @@ def test_killed_while_bytes_move(user: User, reference: bytes, victim: str, phas
     (folder / "ballast").write_bytes(random.randbytes(64 << 20))  # so that moving it takes a while
     command = [str(FFDL), "train", str(folder / "manifest.yml")]
     training = subprocess.Popen(command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    user.wait_for(lambda: bool(user.pids(phase) and user.pids(victim)), f"{victim} during the {phase} step")
+    user.wait_for(lambda: bool(user.pids(phase) and user.pids(victim)), f"{victim} during the {phase} step", 120)
     assert user.kill(victim), user.story()
     job = training.communicate()[0].strip().removeprefix("Model ID: ")
     user.jobs.add(job)
@@ -53,16 +46,22 @@ def test_killed_while_bytes_move(user: User, reference: bytes, victim: str, phas
     assert user.model(job) == reference
 
 
-def test_twenty_random_kills_in_one_run(user: User, reference: bytes) -> None:
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(20, marks=pytest.mark.local("a new pod takes seconds: six kills there")),
+        pytest.param(6, marks=pytest.mark.cluster("twenty kills here")),
+    ],
+)
+def test_random_kills_in_one_run(user: User, reference: bytes, dice: random.Random, kills: int) -> None:
     """A bad day: whatever dies, in whatever order, the run comes to its end."""
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    dice = random.Random(seed)
     job = user.train(user.job())
+    victims = ["learner", "agent", "supervisor", "helper", "download", "store"]
+    victims += ["runner"] * (user.engine_name == "local")
     killed = []
-    while len(killed) < 20 and not user.engine.status(job).terminal:
-        user.wait_for(lambda: bool(user.processes()) or user.engine.status(job).terminal, "a process")
-        victim = dice.choice(["learner", "agent", "supervisor", "helper", "runner", "download", "store"])
+    while len(killed) < kills and not user.engine.status(job).terminal:
+        user.wait_for(lambda: bool(user.running()) or user.engine.status(job).terminal, "a process")
+        victim = dice.choice(victims)
         if user.kill(victim):
             killed.append(victim)
             user.until_step(job, min(150, user.step(job) + dice.randrange(4)))

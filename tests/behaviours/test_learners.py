@@ -7,14 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.behaviours.conftest import Visit
 from tests.behaviours.user import User
 
 MEET = """
@@ -55,23 +54,17 @@ with open(f"{os.environ['RESULT_DIR']}/about-{rank}.json", "w") as stream:
 """
 
 
-def with_script(user: User, text: str, name: str = "job", **changes: Any) -> Path:
-    """A job that runs `text` with Python."""
-    folder = user.command("python script.py", name, **changes)
-    (folder / "script.py").write_text(textwrap.dedent(text))
-    return folder
-
-
 def test_each_knows_who_it_is_and_finds_the_others(user: User) -> None:
     """What FfDL's distributed examples rely on: names that resolve, ports of one's own, who is the master."""
-    job = user.train(with_script(user, MEET, learners=3, cpus=1, completion="all"))
+    job = user.train(user.script(MEET, learners=3, cpus=0.5, completion="all"))
     assert user.until_over(job).state == "COMPLETED", user.story()
     abouts = [json.loads((user.results(job) / f"about-{rank}.json").read_text()) for rank in range(3)]
     environments = [about["environment"] for about in abouts]
     addresses = abouts[0]["addresses"]
     assert all(about["addresses"] == addresses for about in abouts)
     assert len(set(addresses)) == 3
-    assert all(ipaddress.ip_address(address).is_loopback for address in addresses)
+    at_home = user.engine_name == "local"
+    assert all(ipaddress.ip_address(address).is_loopback == at_home for address in addresses)
     assert all(about["answers"] == ["learner 0", "learner 1", "learner 2"] for about in abouts)
     assert [about["hostname"] for about in abouts] == [f"{job}-{rank}" for rank in range(3)]
     assert [each["LEARNER_ID"] for each in environments] == ["1", "2", "3"]
@@ -96,7 +89,7 @@ def test_they_meet_in_a_file_of_the_shared_folder(user: User) -> None:
     script = '[ -f "/job/$TRAINING_ID" ] && echo "$LEARNER_ID" >> "/job/$TRAINING_ID"'
     script += '; until [ "$(sort -u "/job/$TRAINING_ID" | wc -l)" = "$NUM_LEARNERS" ]; do sleep 0.05; done'
     script += '; sort -u "/job/$TRAINING_ID" > "$RESULT_DIR/met-$LEARNER_ID"'
-    job = user.train(user.command(script, learners=4, cpus=0.5, completion="all"))
+    job = user.train(user.command(script, learners=4, cpus=0.3, completion="all"))
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert [(user.results(job) / f"met-{n}").read_text().split() for n in range(1, 5)] == [["1", "2", "3", "4"]] * 4
 
@@ -122,28 +115,12 @@ def test_files_of_the_code_can_be_run(user: User) -> None:
     assert (user.results(job) / "said").read_text() == "ran\n"
 
 
-@pytest.mark.parametrize("chosen", ["by --python", "active"])
-def test_python_is_the_users_own(user: User, chosen: str) -> None:
-    """A user trains with the packages of their own environment, not with those that ffdl is installed beside."""
-    venv = user.folder / "their environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    packages = next(venv.glob("lib/python*/site-packages"))
-    (packages / "only_here.py").write_text("SAYS = 'theirs'\n")
-    text = """
-    import os, sys, only_here
-    from ffdl import learner
-    with open(os.environ["RESULT_DIR"] + "/said", "w") as stream:
-        stream.write(f"{only_here.SAYS} {sys.prefix} {os.environ['VIRTUAL_ENV']}")
-    with learner.session() as job:
-        job.step(1, of=1)
-    """
-    folder = with_script(user, text)
-    arguments = ["--python", str(venv / "bin" / "python")] if chosen == "by --python" else []
-    if chosen == "active":
-        user.env |= {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}:{user.env['PATH']}"}
-    job = user.train(folder, *arguments)
-    assert user.until_over(job).state == "COMPLETED", user.story()
-    assert (user.results(job) / "said").read_text() == f"theirs {venv} {venv}"
+def test_a_learner_without_gpus_sees_none(user: User) -> None:
+    """A CPU job must not wander onto a GPU that another job leases."""
+    user.env["FFDL_MACHINE"] = "cpus=4,memory=8GiB,gpus=1"
+    job = user.train(user.command('echo "[$CUDA_VISIBLE_DEVICES]" > "$RESULT_DIR/gpus"'))
+    assert user.until_over(job).state == "COMPLETED"
+    assert (user.results(job) / "gpus").read_text() == "[]\n"
 
 
 # --- when the job is over ---------------------------------------------------------------------------------------------
@@ -213,14 +190,13 @@ def models(user: User, job: str) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def three_models(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+def three_models(visit: Visit, tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """Those of a run that nobody disturbed."""
-    someone = User(tmp_path_factory.mktemp("three"))
-    job = someone.train(three(someone))
-    assert someone.until_over(job).state == "COMPLETED", someone.story()
-    found = models(someone, job)
+    with visit(tmp_path_factory.mktemp("three")) as someone:
+        job = someone.train(three(someone))
+        assert someone.until_over(job).state == "COMPLETED", someone.story()
+        found = models(someone, job)
     assert len(set(found)) == 3
-    someone.ffdl("delete", job, "-y")
     return found
 
 
@@ -257,9 +233,8 @@ def test_one_of_three_is_killed(user: User, three_models: list[bytes], victim: s
     if victim == "learner":
         os.kill(before["2"], signal.SIGKILL)
     else:
-        comms = {pid: said.split(":")[0] for pid, said in user.processes().items()}
-        at = before["2"]
-        while not comms.get(at, "").startswith("ffdl-pod"):
+        supervisors, at = user.pids("supervisor"), before["2"]
+        while at not in supervisors:
             at = int(Path(f"/proc/{at}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(at, signal.SIGKILL)
     user.wait_for(lambda: dict(learners(user)).get("2", before["2"]) != before["2"], "another attempt")
@@ -276,7 +251,7 @@ def test_three_halt_and_resume_together(user: User, three_models: list[bytes]) -
         until_each_is_at(user, job, step)
         user.ffdl("halt", job)
         assert user.ffdl("status", job).stdout.strip() == "HALTED"
-        assert not user.processes()
+        assert not user.running()
         user.ffdl("resume", job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert models(user, job) == three_models
@@ -302,16 +277,21 @@ dist.destroy_process_group()
 """
 
 
-def has_torch() -> bool:
+def has_torch(user: User) -> bool:
+    if user.engine_name != "local":
+        return user.has_image("ffdl-learner-pytorch")
     return os.path.exists(TORCH) and not subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode
 
 
-@pytest.mark.skipif(not has_torch(), reason=f"needs PyTorch in {TORCH}: apt install python3-torch")
 def test_pytorch_learners_find_each_other(user: User) -> None:
     """init_process_group() needs no arguments: what torchrun would set is set."""
+    if not has_torch(user):
+        pytest.skip("needs PyTorch: here in /usr/bin/python3 (apt install python3-torch), on a cluster the image")
     framework = {"name": "pytorch", "version": "latest", "command": "python script.py"}
-    folder = user.job(framework=framework, learners=2, cpus=1, memory="2GB", completion="all")
+    if user.engine_name != "local":
+        framework |= {"name": "custom", "version": "ffdl-learner-pytorch"}
+    folder = user.job(framework=framework, learners=2, cpus=0.8, memory="2GB", completion="all")
     (folder / "script.py").write_text(GLOO)
-    job = user.train(folder, "--python", TORCH)
+    job = user.train(folder, *(["--python", TORCH] if user.engine_name == "local" else []))
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert [(user.results(job) / f"sum-{rank}").read_text() for rank in (0, 1)] == ["3.0", "3.0"]

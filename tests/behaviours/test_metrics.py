@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from pathlib import Path
 from typing import Any
 
-from tests.behaviours.user import User
+from tests.behaviours.user import GATE, User
 
 
 def records(user: User, job: str) -> list[dict[str, Any]]:
@@ -20,35 +19,25 @@ def values(record: dict[str, Any]) -> dict[str, str]:
     return {name: about["value"] for part in ("etimes", "values") for name, about in record[part].items()}
 
 
-def with_gate(user: User, before: str, after: str = "", **changes: Any) -> tuple[str, Path]:
-    """A job that does `before`, waits for the file that is returned, and does `after`."""
-    gate = user.folder / "gate"
-    wait = f'until [ -e "{gate}" ]; do sleep 0.05; done'
-    return user.train(user.command(f"{textwrap.dedent(before)}\n{wait}\n{textwrap.dedent(after)}", **changes)), gate
-
-
 def test_what_the_library_reports(user: User) -> None:
     """`job.step(…, loss=…)` is all a script needs: each step is a record, at once and for good."""
-    gate = user.folder / "gate"
-    folder = user.command("python script.py")
-    script = f"""
+    script = """
     import os, time
     from ffdl import learner
     with learner.session() as job:
         for step in range(1, 11):
             job.step(step, of=10, loss=1 / step, seen=step * 32)
-            while step == 4 and not os.path.exists({str(gate)!r}):
+            while step == 4 and not os.path.exists(os.environ["JOB_STATE_DIR"] + "/gate"):
                 time.sleep(0.02)
                 job.step(step, of=10, loss=1 / step, seen=step * 32)
     """
-    (folder / "script.py").write_text(textwrap.dedent(script))
-    job = user.train(folder)
+    job = user.train(user.script(script))
     user.until_step(job, 4)
     running = records(user, job)
     assert user.engine.status(job).state == "PROCESSING"
     line = user.ffdl("metrics", job).stdout.splitlines()[0]
     assert re.search(r"learner-1 +train +iteration=1 +loss=1\.0 +seen=32$", line), line
-    gate.touch()
+    user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     after = records(user, job)
     assert after[: len(running)] == running
@@ -118,9 +107,10 @@ def test_a_file_of_metrics(user: User) -> None:
     echo '{json.dumps(record)}' >> "$LOG_DIR/evaluation-metrics.txt"
     echo 'not a record' >> "$LOG_DIR/evaluation-metrics.txt"
     """
-    job, gate = with_gate(user, script, evaluation_metrics={"type": "emetrics_file"})
+    script = f"{textwrap.dedent(script)}\n{GATE}"
+    job = user.train(user.command(script, evaluation_metrics={"type": "emetrics_file"}))
     user.wait_for(lambda: bool(records(user, job)), "the record")
-    gate.touch()
+    user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     (found,) = records(user, job)
     assert values(found) == {"iteration": "7", "loss": "0.125"}
@@ -145,9 +135,7 @@ def test_no_metrics_are_no_error(user: User) -> None:
 
 def test_progress_and_time_to_go(user: User) -> None:
     """A user decides by the list whether to wait for a job or to go home."""
-    gate = user.folder / "gate"
-    folder = user.command("python script.py")
-    script = f"""
+    script = """
     import os, time
     from ffdl import learner
     with learner.session() as job:
@@ -156,11 +144,10 @@ def test_progress_and_time_to_go(user: User) -> None:
             step += 1
             job.step(step, of=1000, loss=0.5)
             time.sleep(0.02)
-            if os.path.exists({str(gate)!r}):
+            if os.path.exists(os.environ["JOB_STATE_DIR"] + "/gate"):
                 step = max(step, 999)
     """
-    (folder / "script.py").write_text(textwrap.dedent(script))
-    job = user.train(folder)
+    job = user.train(user.script(script))
     status = user.until(job, lambda status: status.eta is not None)
     assert 0 < status.progress < 1
     assert (status.of, status.metrics["loss"]) == (1000, 0.5)
@@ -170,8 +157,21 @@ def test_progress_and_time_to_go(user: User) -> None:
     assert row["STATE"] == "PROCESSING"
     assert re.fullmatch(r"\d+%", row["PROGRESS"].replace(" ", "")), row
     assert re.match(r"\d+ ?[sm]", row["ETA"]), row
-    gate.touch()
+    user.open_gate(job)
     assert user.until_over(job).progress == 1.0
     line = user.ffdl("list").stdout.splitlines()[1]
     assert "COMPLETED" in line
     assert "100%" in line.replace(" %", "%")
+
+
+def test_metrics_that_are_none_are_left_out(user: User) -> None:
+    """A script may write to the metrics file itself; a bad line must not cost the good ones."""
+    lines = [
+        '{"meta": 5}', "[1]", "null", '{"values": 3}', "[" * 100_000, '{"meta": {"time": "x"}}',
+        '{"meta": {"time": 5}, "grouplabel": "mine", "values": {"loss": {"type": "FLOAT", "value": "1"}}}',
+    ]  # fmt: skip
+    folder = user.command('cat lines > "$LOG_DIR/learner-1/evaluation-metrics.txt"')
+    (folder / "lines").write_text("".join(f"{line}\n" for line in lines))
+    job = user.train(folder)
+    assert user.until_over(job).state == "COMPLETED"
+    assert "mine" in user.ffdl("metrics", job).stdout

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.behaviours.user import User
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -21,9 +23,10 @@ def test_a_job_trains_and_its_results_are_stored(user: User) -> None:
     assert record["outcome"] == "Succeeded"
     assert "done" in user.ffdl("logs", job).stdout
     assert user.engine.status(job).step == 150, "the last step is told too"
-    assert not user.processes(), "no process while a job is done"
+    assert not user.running(), "no process while a job is done"
 
 
+@pytest.mark.smoke
 def test_digits_learn_to_97_percent(user: User) -> None:
     """The first example a new user runs: real data, a real network, a real accuracy."""
     done = user.ffdl("train", str(EXAMPLES / "digits" / "manifest.yml"), "--follow", timeout=280)
@@ -34,6 +37,6 @@ def test_digits_learn_to_97_percent(user: User) -> None:
 
 def test_a_job_without_python(user: User) -> None:
     """Not every training script is Python: bash alone is first-class."""
-    job = user.train(EXAMPLES / "bash")
+    job = user.train(EXAMPLES / "bash", "--set", f"framework.version={user.image}")
     assert user.until_over(job).state == "COMPLETED"
     assert any(user.results(job).iterdir())

@@ -1,36 +1,28 @@
-"""A user at a terminal with an engine of their own: behaviours go through the `ffdl` command."""
+"""A user at a terminal: behaviours go through the `ffdl` command, whatever engine is below it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import yaml
 
-from ffdl.engines.local.engine import LocalEngine
+from ffdl.engines.base import Engine
 from ffdl.engines.status import JobStatus
 
 JOB = Path(__file__).parent / "job"
 FFDL = Path(sys.executable).with_name("ffdl")
-
-ROLES = {  # what a process is called, what stands in its command line
-    "runner": ("ffdl-runner:", "ffdl.engines.local.runner"),
-    "supervisor": ("ffdl-pod:", "ffdl.engines.local.runner"),
-    "learner": ("", "train.py"),
-    "agent": ("", "ffdl.steps.agent"),
-    "helper": ("", "ffdl.steps.checkpoint"),
-    "download": ("", "ffdl.steps.download"),
-    "store": ("", "ffdl.steps.store_results"),
-}
+SHORT = {"STEPS": "60"}
+GATE = 'until [ -e "$JOB_STATE_DIR/gate" ]; do sleep 0.05; done'  # in a command: waits for `User.open_gate`
 
 
 class Blocks(yaml.SafeDumper):
@@ -43,18 +35,72 @@ Blocks.add_representer(
 )
 
 
-class User:
-    """Runs `ffdl` in a home of its own and looks at jobs through the engine."""
+class User(ABC):
+    """Runs `ffdl`, and looks at jobs through the engine; what that is made of is the subclass's.
+
+    `folder` is theirs; `env` is what their commands see; `jobs` are the ids of those that they submitted.
+    """
+
+    engine_name: str
+    image: str  # with bash
+    soon = "3s"  # a start_timeout that leaves time to look
+    pause = 0.02  # between two looks, in seconds
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.home = folder, folder / "home"
-        self.env = {**os.environ, "FFDL_HOME": str(self.home), "FFDL_MACHINE": "cpus=4,memory=16GiB"}
-        self.env.pop("FFDL_ENGINE", None)
-        self.jobs: set[str] = set()  # that were submitted
+        self.folder = folder
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith("FFDL_")}
+        self.env["FFDL_ENGINE"] = self.engine_name
+        self.jobs: set[str] = set()
+
+    # --- what differs between engines ---------------------------------------------------------------------------------
 
     @property
-    def engine(self) -> LocalEngine:
-        return LocalEngine(self.home)
+    @abstractmethod
+    def engine(self) -> Engine:
+        """The engine that the commands use, in this process."""
+
+    @abstractmethod
+    def results(self, job: str) -> Path:
+        """A folder with what the job has stored in the engine's own store; it need not exist."""
+
+    @abstractmethod
+    def volume(self, job: str) -> Path:
+        """The job's volume as it lies on this machine: `job`, `data`, `results`, `helper` and `journal` are in it."""
+
+    @abstractmethod
+    def secret(self, name: str, values: Mapping[str, str]) -> None:
+        """Makes a Secret that `env_from_secret` may name."""
+
+    @abstractmethod
+    def processes(self) -> dict[int, str]:
+        """Every living process of this user's jobs: its name and command line."""
+
+    @abstractmethod
+    def running(self) -> list[str]:
+        """What of this user's jobs runs, in words."""
+
+    @abstractmethod
+    def held(self) -> list[str]:
+        """What of the machine, or of the cluster, this user's jobs hold."""
+
+    @abstractmethod
+    def record(self, job: str) -> str:
+        """All that the engine keeps of a job and may show, which is everything but its Secrets."""
+
+    @abstractmethod
+    def leftovers(self) -> list[str]:
+        """What is left of jobs that were deleted."""
+
+    @abstractmethod
+    def pids(self, role: str) -> list[int]:
+        """Processes of this user's jobs: `learner` (the script), `agent`, `helper`, `download`, `store`, and
+        `supervisor`, which stands around any of these."""
+
+    @abstractmethod
+    def story(self) -> str:
+        """What to look at when a test fails."""
+
+    # --- what they do -------------------------------------------------------------------------------------------------
 
     def ffdl(self, *arguments: str, code: int | None = 0, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """One command; its exit code is checked unless `code` is None."""
@@ -77,14 +123,37 @@ class User:
 
     def command(self, command: str, name: str = "job", **changes: object) -> Path:
         """A job that runs `command` in bash."""
-        framework = {"name": "custom", "version": "debian:bookworm", "command": command}
+        framework = {"name": "custom", "version": self.image, "command": command}
         return self.job(name, framework=framework, **changes)
+
+    def script(self, text: str, name: str = "job", **changes: object) -> Path:
+        """A job that runs `text` with Python."""
+        framework = {"name": "numpy", "version": "2", "command": "python script.py"}
+        folder = self.job(name, framework=framework, **changes)
+        (folder / "script.py").write_text(textwrap.dedent(text))
+        return folder
 
     def train(self, folder: Path, *arguments: str) -> str:
         """Submits; returns the job's id."""
         said = self.ffdl("train", str(folder / "manifest.yml"), *arguments).stdout.strip()
         assert said.startswith("Model ID: training-"), said
         return said.removeprefix("Model ID: ")
+
+    def open_gate(self, job: str) -> None:
+        """Lets a command go on that waits at GATE."""
+        (self.volume(job) / "job" / "gate").touch()
+
+    def kill(self, role: str) -> bool:
+        """`kill -9` of one process of that kind, if there is one."""
+        for pid in self.pids(role)[:1]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return False
+            return True
+        return False
+
+    # --- what they see ------------------------------------------------------------------------------------------------
 
     def until(self, job: str, wanted: Callable[[JobStatus], bool], timeout: float = 60) -> JobStatus:
         """Waits for the first status for which `wanted` holds."""
@@ -109,64 +178,20 @@ class User:
     def until_over(self, job: str, timeout: float = 120) -> JobStatus:
         return self.until(job, lambda status: status.terminal, timeout)
 
-    def results(self, job: str) -> Path:
-        """Where the engine's own store keeps a job's results."""
-        return self.home / "claims" / "ffdl-results" / "dlaas-trained-models" / job
+    def failed(self, job: str, timeout: float = 120) -> str:
+        """The one line that says why the job failed, once it has."""
+        status = self.until_over(job, timeout)
+        assert status.state == "FAILED", self.story()
+        assert status.reason
+        assert "\n" not in status.reason
+        self.ffdl("wait", job, code=1)
+        return status.reason
 
     def model(self, job: str) -> bytes:
         return (self.results(job) / "model.npy").read_bytes()
 
-    def processes(self) -> dict[int, str]:
-        """Every living process that belongs to this home, by its environment or command line."""
-        mine = {}
-        marks = [os.fsencode(self.home), *map(os.fsencode, self.jobs)]
-        with contextlib.suppress(FileNotFoundError):
-            marks += map(os.fsencode, os.listdir(self.home / "jobs"))
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            try:
-                said = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if state != "Z" and any(mark in said for mark in marks):
-                name = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                mine[int(entry.name)] = f"{(entry / 'comm').read_text().strip()}: {name}"
-        return mine
-
-    def pids(self, role: str) -> list[int]:
-        """Processes of one kind, see ROLES."""
-        comm, argument = ROLES[role]
-        return [pid for pid, said in self.processes().items() if said.startswith(comm) and argument in said]
-
-    def kill(self, role: str) -> bool:
-        """`kill -9` of one process of that kind, if there is one."""
-        for pid in self.pids(role)[:1]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                return False
-            return True
-        return False
-
-    def cgroups(self) -> list[str]:
-        """Those of this user's jobs."""
-        found = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if "ffdl-training-" in folder]
-        return [folder for folder in found if any(job in folder for job in self.jobs)]
-
-    def story(self) -> str:
-        """What to look at when a test fails."""
-        parts = []
-        for path in sorted(self.home.glob("jobs/*/runner.log")) + sorted(self.home.glob("jobs/*/pods/*/*.log")):
-            parts.append(f"== {path.relative_to(self.home)}\n{path.read_text(errors='replace')[-2000:]}")
-        for path in self.home.glob("jobs/*/control/status.json"):
-            nodes = json.loads(path.read_text()).get("nodes", {}).values()
-            parts += [f"{n['name']} {n['type']} {n['phase']} {n.get('message', '')}" for n in nodes]
-        return "\n".join(parts)
-
-    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 30) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
         deadline = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < deadline, f"{what} did not come\n{self.story()}"
-            time.sleep(0.02)
+            time.sleep(self.pause)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import pty
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -22,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from tests.behaviours.conftest import SHORT
-from tests.behaviours.user import FFDL, User
+from tests.behaviours.local_user import LocalUser
+from tests.behaviours.user import FFDL, SHORT
 
 NOBODY = 65534
 
 
-def at_step(user: User, step: int) -> None:
+def at_step(user: LocalUser, step: int) -> None:
     """Waits for a training step without asking the engine, which would take over from a dead runner."""
 
     def there() -> bool:
@@ -38,7 +35,7 @@ def at_step(user: User, step: int) -> None:
     user.wait_for(there, f"step {step}")
 
 
-def kill_the_runner(user: User) -> None:
+def kill_the_runner(user: LocalUser) -> None:
     assert user.kill("runner")
     user.wait_for(lambda: not user.pids("runner"), "the runner's death")
 
@@ -46,7 +43,7 @@ def kill_the_runner(user: User) -> None:
 # --- whoever comes next -----------------------------------------------------------------------------------------------
 
 
-def test_the_next_command_takes_over(user: User, short_model: bytes) -> None:
+def test_the_next_command_takes_over(user: LocalUser, short_model: bytes) -> None:
     """There is no server to watch: any `ffdl` command finds a job that lost its runner, and nothing runs twice."""
     job = user.train(user.job(env=SHORT))
     at_step(user, 10)
@@ -61,7 +58,7 @@ def test_the_next_command_takes_over(user: User, short_model: bytes) -> None:
     assert user.model(job) == short_model
 
 
-def test_a_job_ends_without_a_runner_and_is_recorded(user: User, short_model: bytes) -> None:
+def test_a_job_ends_without_a_runner_and_is_recorded(user: LocalUser, short_model: bytes) -> None:
     """The exit code of a learner that ended while nobody watched is not lost."""
     job = user.train(user.job(env=SHORT))
     at_step(user, 5)
@@ -73,7 +70,7 @@ def test_a_job_ends_without_a_runner_and_is_recorded(user: User, short_model: by
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_engine_as_a_service(user: User, number: signal.Signals) -> None:
+def test_the_engine_as_a_service(user: LocalUser, number: signal.Signals) -> None:
     """An operator runs `ffdl engine` under an init system: it takes over by itself, and stops when told to, at once."""
     job = user.train(user.command("sleep infinity", halt_grace="1s"))
     service = subprocess.Popen([str(FFDL), "engine"], env=user.env, stderr=subprocess.PIPE, text=True)
@@ -98,7 +95,7 @@ def test_the_engine_as_a_service(user: User, number: signal.Signals) -> None:
     user.ffdl("stop", job)
 
 
-def test_after_a_reboot(user: User, short_model: bytes) -> None:
+def test_after_a_reboot(user: LocalUser, short_model: bytes) -> None:
     """The power fails: the next command, days later, starts new attempts from the last checkpoint."""
     job = user.train(user.job(env=SHORT, checkpoint={"interval": "5 steps"}))
     for step in (12, 30):
@@ -119,7 +116,7 @@ def test_after_a_reboot(user: User, short_model: bytes) -> None:
     assert restored.count("None") == 1
 
 
-def test_a_job_keeps_the_settings_it_was_submitted_with(user: User) -> None:
+def test_a_job_keeps_the_settings_it_was_submitted_with(user: LocalUser) -> None:
     """Proxies and patience are the submitter's, whichever terminal, or service, happens to take the job over."""
     user.env["FFDL_RETRY_SECONDS"] = "1"
     wait = f'until [ -e "{user.folder / "gate"}" ]; do sleep 0.05; done'
@@ -132,81 +129,6 @@ def test_a_job_keeps_the_settings_it_was_submitted_with(user: User) -> None:
     assert user.until_over(job).state == "COMPLETED", user.story()
     (pod,) = user.home.glob("jobs/*/pods/*-store-results-*/pod.json")
     assert json.loads(pod.read_text())["main"]["env"].get("FFDL_RETRY_SECONDS") == "1"
-
-
-# --- the terminal -----------------------------------------------------------------------------------------------------
-
-
-class Terminal:
-    """A command at a terminal of its own."""
-
-    def __init__(self, user: User, *arguments: str) -> None:
-        self.master, slave = pty.openpty()
-
-        def own() -> None:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-        self.process = subprocess.Popen(
-            [str(FFDL), *arguments],
-            env=user.env,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=own,
-        )
-        os.close(slave)
-        self.said = ""
-
-    def read_until(self, words: str) -> str:
-        while words not in self.said:
-            try:
-                piece = os.read(self.master, 65536)
-            except OSError:
-                piece = b""
-            assert piece, f"{words!r} was not said: {self.said}"
-            self.said += piece.decode(errors="replace")
-        return self.said
-
-    def close(self) -> None:
-        os.close(self.master)
-
-
-def test_the_terminal_closes(user: User, short_model: bytes) -> None:
-    """A laptop is shut while following: the job is none of the terminal's."""
-    terminal = Terminal(user, "train", str(user.job(env=SHORT) / "manifest.yml"), "--follow")
-    terminal.read_until("restored at None")
-    job = re.findall(r"training-\w+", terminal.said)[0]
-    user.jobs.add(job)
-    terminal.close()
-    terminal.process.wait(10)
-    assert user.until_over(job).state == "COMPLETED", user.story()
-    assert user.engine.status(job).attempts == 1
-    assert user.model(job) == short_model
-
-
-def test_ctrl_c_while_following(user: User) -> None:
-    """Ctrl-C ends the looking on, not the job, and says so."""
-    folder = user.command(
-        'echo working; until [ -e "$GATE" ]; do sleep 0.05; done', env={"GATE": str(user.folder / "gate")}
-    )
-    for arguments in (
-        ["train", str(folder / "manifest.yml"), "--follow"],
-        ["logs", "-f", "@latest"],
-        ["wait", "@latest"],
-    ):
-        terminal = Terminal(user, *arguments)
-        terminal.read_until("PROCESSING" if "wait" in arguments else "working")
-        os.write(terminal.master, b"\x03")
-        assert terminal.process.wait(10) == 130
-        assert "goes on without you" in terminal.read_until("goes on without you")
-        assert "Traceback" not in terminal.said
-        terminal.close()
-    (job,) = user.engine.ids()
-    user.jobs.add(job)
-    assert user.ffdl("status", job).stdout.strip() == "PROCESSING"
-    (user.folder / "gate").touch()
-    assert user.until_over(job).state == "COMPLETED", user.story()
 
 
 # --- the clock --------------------------------------------------------------------------------------------------------
@@ -230,7 +152,7 @@ def set_back(job: Path, hours: int) -> None:
     os.utime(job / "created", ns=(ahead, ahead))
 
 
-def test_a_clock_set_back(user: User, short_model: bytes) -> None:
+def test_a_clock_set_back(user: LocalUser, short_model: bytes) -> None:
     """A laptop's clock was wrong when a job began: what is newest stays newest, and a halted job goes on at once."""
     first = user.train(user.job("first", env=SHORT))
     at_step(user, 20)
@@ -250,7 +172,7 @@ def test_a_clock_set_back(user: User, short_model: bytes) -> None:
 # --- any machine, any user --------------------------------------------------------------------------------------------
 
 
-def an_eventful_life(user: User, folder: Path, *victims: str) -> str:
+def an_eventful_life(user: LocalUser, folder: Path, *victims: str) -> str:
     """Trains, halts, resumes, kills each of the victims. Returns the job's id once it is over."""
     job = user.train(folder)
     user.until_step(job, 12)
@@ -277,7 +199,7 @@ def use_data(script: Path) -> None:
     script.write_text(look + script.read_text())
 
 
-def test_without_namespaces(user: User, short_model: bytes, setting: Callable[[str, str], None]) -> None:
+def test_without_namespaces(user: LocalUser, short_model: bytes, setting: Callable[[str, str], None]) -> None:
     """A container often gives none: a job halts, resumes, survives kills and leaves nothing there too."""
     setting("FFDL_ISOLATION", "none")
     (user.folder / "stores" / "data").mkdir(parents=True)
@@ -292,7 +214,7 @@ def test_without_namespaces(user: User, short_model: bytes, setting: Callable[[s
     assert subprocess.run(["pgrep", "-f", daemon], capture_output=True).returncode == 1
 
 
-def test_odd_folders(odd_user: User, short_model: bytes) -> None:
+def test_odd_folders(odd_user: LocalUser, short_model: bytes) -> None:
     """Home folders have spaces, umlauts, quotes."""
     user = odd_user
     job = an_eventful_life(user, user.job("my job ž", env=SHORT), "learner")
@@ -302,7 +224,7 @@ def test_odd_folders(odd_user: User, short_model: bytes) -> None:
     assert found.read_bytes() == short_model
 
 
-class Nobody(User):
+class Nobody(LocalUser):
     """A user without any rights. Looked at through the command alone: the engine in this process would run as root."""
 
     prefix: tuple[str, ...] = ()

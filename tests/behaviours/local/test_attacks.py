@@ -15,20 +15,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.behaviours.user import FFDL, User
+from tests.behaviours.local_user import LocalUser
+from tests.behaviours.user import FFDL
 
 FOR_EVER = "while true; do sleep 1; done"
 SMALL = {"cpus": 0.2, "memory": "100MiB"}
 
 
-def working(user: User, command: str = FOR_EVER, name: str = "job") -> str:
+def working(user: LocalUser, command: str = FOR_EVER, name: str = "job") -> str:
     """A job whose command runs."""
     job = user.train(user.command(command, name, halt_grace="1s", **SMALL))
     user.until(job, lambda status: status.state == "PROCESSING")
     return job
 
 
-def killed_midway(user: User, dice: random.Random, longest: float, *arguments: str) -> None:
+def killed_midway(user: LocalUser, dice: random.Random, longest: float, *arguments: str) -> None:
     """Runs a command and kills it after at most `longest` seconds."""
     process = subprocess.Popen(
         [FFDL, *arguments], env=user.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=user.folder
@@ -40,7 +41,7 @@ def killed_midway(user: User, dice: random.Random, longest: float, *arguments: s
         process.wait()
 
 
-def test_a_submission_killed_midway_is_a_job_or_none(user: User, dice: random.Random) -> None:
+def test_a_submission_killed_midway_is_a_job_or_none(user: LocalUser, dice: random.Random) -> None:
     """A terminal closes at the worst moment: then there is a job that runs, or nothing at all, not even files."""
     folder = user.command("true", **SMALL)
     began = time.monotonic()
@@ -59,7 +60,7 @@ def test_a_submission_killed_midway_is_a_job_or_none(user: User, dice: random.Ra
     assert list((user.home / "trash").iterdir()) == []
 
 
-def test_a_deletion_killed_midway_is_finished_by_the_next_command(user: User, dice: random.Random) -> None:
+def test_a_deletion_killed_midway_is_finished_by_the_next_command(user: LocalUser, dice: random.Random) -> None:
     """Otherwise the job runs on, driven by nobody and shown as at work for ever."""
     jobs = [working(user, name=f"job-{number}") for number in range(3)]
     for job in jobs:
@@ -73,7 +74,7 @@ def test_a_deletion_killed_midway_is_finished_by_the_next_command(user: User, di
 
 
 @pytest.mark.parametrize("halted", [False, True], ids=["at work", "halted"])
-def test_a_deletion_killed_after_its_mark(user: User, halted: bool) -> None:
+def test_a_deletion_killed_after_its_mark(user: LocalUser, halted: bool) -> None:
     """The mark is what counts, whether there was a runner to see it or not."""
     job = working(user)
     if halted:
@@ -90,7 +91,7 @@ def test_a_deletion_killed_after_its_mark(user: User, halted: bool) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]"])
-def test_a_damaged_job_does_not_hide_the_others(user: User, content: bytes) -> None:
+def test_a_damaged_job_does_not_hide_the_others(user: LocalUser, content: bytes) -> None:
     """A disk that lies spoils one file; all other jobs must be listed, and this one can be removed."""
     good = user.train(user.command("true", "good", **SMALL))
     bad = user.train(user.command("true", "bad", **SMALL))
@@ -114,14 +115,14 @@ def test_a_damaged_job_does_not_hide_the_others(user: User, content: bytes) -> N
     assert user.ffdl("list", "-o", "name").stdout.split() == [good]
 
 
-def test_a_damaged_lease_stops_no_other_job(user: User) -> None:
+def test_a_damaged_lease_stops_no_other_job(user: LocalUser) -> None:
     """One bad file must not keep a whole machine from working."""
     job = working(user)
     (user.home / "leases" / f"{job}.json").write_bytes(b"")
     assert user.until_over(user.train(user.command("true", "other", **SMALL))).state == "COMPLETED"
 
 
-def test_a_runner_killed_while_it_writes_leaves_nothing_in_the_line(user: User) -> None:
+def test_a_runner_killed_while_it_writes_leaves_nothing_in_the_line(user: LocalUser) -> None:
     """What was half written goes with the job."""
     job = working(user)
     (user.home / "leases" / f"{job}.waits.4194305.tmp").touch()
@@ -129,7 +130,7 @@ def test_a_runner_killed_while_it_writes_leaves_nothing_in_the_line(user: User) 
     assert [path.name for path in (user.home / "leases").iterdir()] == ["lock"]
 
 
-def test_a_job_stopped_in_line_says_stopped_and_no_more(user: User) -> None:
+def test_a_job_stopped_in_line_says_stopped_and_no_more(user: LocalUser) -> None:
     """An error code of a data store would send the user looking for a fault that is none."""
     user.env["FFDL_MACHINE"] = "cpus=1,memory=8GiB"
     first = user.train(user.command(FOR_EVER, "first", cpus=1, halt_grace="1s"))
@@ -139,19 +140,6 @@ def test_a_job_stopped_in_line_says_stopped_and_no_more(user: User) -> None:
     user.ffdl("stop", second)
     status = user.until_over(second)
     assert (status.state, status.reason, status.error_code) == ("FAILED", "stopped", "")
-
-
-def test_metrics_that_are_none_are_left_out(user: User) -> None:
-    """A script may write to the metrics file itself; a bad line must not cost the good ones."""
-    lines = [
-        '{"meta": 5}', "[1]", "null", '{"values": 3}', "[" * 100_000, '{"meta": {"time": "x"}}',
-        '{"meta": {"time": 5}, "grouplabel": "mine", "values": {"loss": {"type": "FLOAT", "value": "1"}}}',
-    ]  # fmt: skip
-    folder = user.command('cat lines > "$LOG_DIR/learner-1/evaluation-metrics.txt"', **SMALL)
-    (folder / "lines").write_text("".join(f"{line}\n" for line in lines))
-    job = user.train(folder)
-    assert user.until_over(job).state == "COMPLETED"
-    assert "mine" in user.ffdl("metrics", job).stdout
 
 
 @pytest.mark.parametrize(
@@ -165,7 +153,7 @@ def test_metrics_that_are_none_are_left_out(user: User) -> None:
     ],
     ids=["learner's folder", "log folder", "files", "fifos", "results"],
 )
-def test_links_lead_nowhere(user: User, trick: str) -> None:
+def test_links_lead_nowhere(user: LocalUser, trick: str) -> None:
     """What a job's code makes links to is neither shown nor stored, and a fifo holds nobody up."""
     secret = user.folder / "secret"
     secret.mkdir()
@@ -186,7 +174,7 @@ def test_links_lead_nowhere(user: User, trick: str) -> None:
 
 
 @pytest.fixture
-def tiny(user: User) -> Iterator[Path]:
+def tiny(user: LocalUser) -> Iterator[Path]:
     """The user's home on a disk of 8 MB. Yields a file that takes all of it."""
     user.home.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=8m", "ffdl-test", str(user.home)]
@@ -205,7 +193,7 @@ def fill(ballast: Path) -> None:
             stream.write(b"x" * 4096)
 
 
-def test_a_full_disk_is_said_and_a_job_can_be_deleted_from_it(user: User, tiny: Path) -> None:
+def test_a_full_disk_is_said_and_a_job_can_be_deleted_from_it(user: LocalUser, tiny: Path) -> None:
     """Deleting is how room is made: it must work when there is none."""
     job = working(user)
     fill(tiny)
@@ -216,7 +204,7 @@ def test_a_full_disk_is_said_and_a_job_can_be_deleted_from_it(user: User, tiny: 
     assert not user.processes()
 
 
-def test_a_job_outlives_a_full_disk(user: User, tiny: Path) -> None:
+def test_a_job_outlives_a_full_disk(user: LocalUser, tiny: Path) -> None:
     """Once there is room again the job goes on by itself, though nobody runs a command."""
     gate = user.folder / "gate"
     folder = user.command('until [ -e "$GATE" ]; do sleep 0.05; done', env={"GATE": str(gate)}, **SMALL)
@@ -228,15 +216,3 @@ def test_a_job_outlives_a_full_disk(user: User, tiny: Path) -> None:
     tiny.unlink()
     status = user.home / "jobs" / job / "control" / "status.json"
     user.wait_for(lambda: json.loads(status.read_text()).get("phase") == "Succeeded", "the end")
-
-
-def test_long_logs_are_printed_in_little_memory(user: User) -> None:
-    """A chatty job's log is larger than a laptop's memory; looking at it must not take the machine down."""
-    job = user.train(user.command("yes 0123456789012345678901234567890123456789 | head -c 40000000; echo end", **SMALL))
-    assert user.until_over(job).state == "COMPLETED"
-    measured = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=-3, check=True)\n"
-    measured += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    for extra in ([], ["-f"]):
-        command = [str(FFDL.with_name("python")), "-c", measured, str(FFDL), "logs", job, *extra]
-        done = subprocess.run(command, env=user.env, capture_output=True, text=True, check=True)
-        assert int(done.stdout) < 64 << 10, f"{done.stdout} KiB"

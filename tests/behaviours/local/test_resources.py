@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.behaviours.user import User
+from tests.behaviours.local_user import LocalUser
 
 WAIT = 'until [ -e "$GATE" ]; do sleep 0.05; done'
 
 
-def test_what_does_not_fit_waits_in_line_and_says_why(user: User) -> None:
+def test_what_does_not_fit_waits_in_line_and_says_why(user: LocalUser) -> None:
     """Two jobs must not share a CPU each was promised; the second tells what it waits for, and starts by itself."""
     user.env["FFDL_MACHINE"] = "cpus=2,memory=8GiB"
     gate = user.folder / "gate"
@@ -25,7 +25,7 @@ def test_what_does_not_fit_waits_in_line_and_says_why(user: User) -> None:
     assert user.until_over(second).state == "COMPLETED"
 
 
-def test_nobody_overtakes_in_the_line(user: User) -> None:
+def test_nobody_overtakes_in_the_line(user: LocalUser) -> None:
     """A large job is not starved by small ones that came after it."""
     user.env["FFDL_MACHINE"] = "cpus=2,memory=8GiB"
     gate = user.folder / "gate"
@@ -41,7 +41,7 @@ def test_nobody_overtakes_in_the_line(user: User) -> None:
     assert (ends[1].started or 0) <= (ends[2].started or 0)
 
 
-def test_what_can_never_fit_is_refused_at_once(user: User) -> None:
+def test_what_can_never_fit_is_refused_at_once(user: LocalUser) -> None:
     """Waiting for ever is no answer."""
     user.env["FFDL_MACHINE"] = "cpus=2,memory=8GiB"
     for changes, said in (
@@ -54,7 +54,7 @@ def test_what_can_never_fit_is_refused_at_once(user: User) -> None:
     assert user.engine.ids() == []
 
 
-def test_learners_get_gpus_of_their_own(user: User) -> None:
+def test_learners_get_gpus_of_their_own(user: LocalUser) -> None:
     """Two learners on one machine must not train on the same GPU."""
     user.env["FFDL_MACHINE"] = "cpus=4,memory=8GiB,gpus=4"
     command = 'echo "$LEARNER_ID:$CUDA_VISIBLE_DEVICES:$GPU_COUNT" > "$RESULT_DIR/gpus-$LEARNER_ID"'
@@ -64,9 +64,17 @@ def test_learners_get_gpus_of_their_own(user: User) -> None:
     assert said == ["1:0,1:2.000000", "2:2,3:2.000000"]
 
 
-def test_a_learner_without_gpus_sees_none(user: User) -> None:
-    """A CPU job must not wander onto a GPU that another job leases."""
-    user.env["FFDL_MACHINE"] = "cpus=4,memory=8GiB,gpus=1"
-    job = user.train(user.command('echo "[$CUDA_VISIBLE_DEVICES]" > "$RESULT_DIR/gpus"'))
-    assert user.until_over(job).state == "COMPLETED"
-    assert (user.results(job) / "gpus").read_text() == "[]\n"
+def test_halted_while_queued(user: LocalUser) -> None:
+    """A halt is a halt in every phase: also before the first step."""
+    user.env["FFDL_MACHINE"] = "cpus=1,memory=16GiB"
+    first = user.train(user.job("first", cpus=1, env={"STEPS": "60"}))
+    second = user.train(user.job("second", cpus=1, env={"STEPS": "10"}))
+    assert "needs 1 CPU" in (user.until(second, lambda s: s.state == "QUEUED").reason or "")
+    user.ffdl("halt", second)
+    assert user.ffdl("status", second).stdout.strip() == "HALTED"
+    user.ffdl("halt", first)
+    assert user.ffdl("status", first).stdout.strip() == "HALTED"
+    assert user.running() == user.held() == []
+    for job in (first, second):
+        user.ffdl("resume", job)
+    assert [user.until_over(job).state for job in (first, second)] == ["COMPLETED"] * 2

@@ -1,0 +1,121 @@
+"""argo-config/ as kustomize renders it: what a tenant gets, and that nobody gets more than that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ffdl.engines.argo import packaged
+from ffdl.workflows.site import CONFIG_NAME, CONFIG_VERSION, Site
+
+CONFIG = Path(__file__).parents[2] / "argo-config"
+CLUSTER_TOOLS = Path.home() / ".cache/ffdl-cluster/run/bin"
+KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl") or shutil.which("kubectl", path=str(CLUSTER_TOOLS))
+needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="needs kubectl: python -m tests.cluster up has one")
+Object = dict[str, Any]
+SECRET_READERS = {"ffdl-user"}  # the namespace is the border: its users may use its Secrets
+
+
+def rendered(folder: Path) -> list[Object]:
+    assert KUBECTL is not None
+    done = subprocess.run([KUBECTL, "kustomize", str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def by_name(objects: list[Object]) -> dict[str, Object]:
+    return {f"{found['kind']}/{found['metadata']['name']}": found for found in objects}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(CONFIG, tmp_path / "argo-config"))
+
+
+def overlay(copy: Path, name: str, *components: str) -> list[Object]:
+    """A tenant as its administrator writes it down."""
+    lines = [
+        "apiVersion: kustomize.config.k8s.io/v1beta1",
+        "kind: Kustomization",
+        f"namespace: {name}",
+        "resources: [../tenant]",
+        *([f"components: [{', '.join(f'../options/{option}' for option in components)}]"] if components else []),
+    ]
+    (copy / name).mkdir()
+    (copy / name / "kustomization.yaml").write_text("\n".join(lines))
+    return rendered(copy / name)
+
+
+@needs_kubectl
+@pytest.mark.parametrize("name", ["tenant", "controller"])
+def test_doctor_compares_with_what_kustomize_renders(name: str) -> None:
+    """Doctor has no kustomize; it must not see a difference where there is none."""
+    namespace = "ffdl" if name == "tenant" else "argo"
+    assert by_name(packaged.objects(name, namespace)) == by_name(rendered(CONFIG / name))
+
+
+@needs_kubectl
+def test_a_second_tenant_is_five_lines(copy: Path) -> None:
+    """Nothing of the first tenant's name may be left: its accounts would have rights in both."""
+    vision = overlay(copy, "vision")
+    assert by_name(vision) == by_name(packaged.objects("tenant", "vision"))
+    for found in vision:
+        assert found["metadata"].get("namespace") == (None if found["kind"] == "Namespace" else "vision")
+        for subject in found.get("subjects", ()):
+            assert subject["namespace"] == "vision"
+
+
+@needs_kubectl
+def test_options_can_be_combined(copy: Path) -> None:
+    """What an administrator wants of a tenant is a list of names."""
+    found = by_name(overlay(copy, "strict", "restricted", "closed"))
+    assert found["Namespace/strict"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert Site.from_config(found[f"ConfigMap/{CONFIG_NAME}"]["data"]).learners_non_root
+    assert "NetworkPolicy/ffdl-outside" not in found
+    assert "NetworkPolicy/ffdl-within" in found
+    found = by_name(overlay(copy, "near", "host-paths"))
+    assert found["Namespace/near"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+@needs_kubectl
+def test_the_finalizer_is_one_variable_more() -> None:
+    """With and without it, all else is the same."""
+    plain, capturing = (rendered(CONFIG / name)[1] for name in ("controller", "controller-capturing"))
+    environment = [d["spec"]["template"]["spec"]["containers"][0]["env"] for d in (plain, capturing)]
+    added = [variable for variable in environment[1] if variable not in environment[0]]
+    assert added == [{"name": "ARGO_POD_STATUS_CAPTURE_FINALIZER", "value": "true"}]
+
+
+def test_the_settings_mean_what_this_version_means() -> None:
+    """The file and the program's defaults are the same thing said twice."""
+    data = by_name(packaged.objects("tenant"))[f"ConfigMap/{CONFIG_NAME}"]["data"]
+    assert Site.from_config(data) == Site()
+    assert data["version"] == str(CONFIG_VERSION)
+    for found in (*packaged.objects("tenant"), *packaged.objects("controller")):
+        assert found["metadata"]["annotations"][packaged.VERSION_ANNOTATION] == str(CONFIG_VERSION)
+
+
+def test_no_role_has_more_than_its_work_needs() -> None:
+    """A learner's pod that is taken over has its account's rights; a helper's has the tenant's jobs and no more."""
+    roles = {r["metadata"]["name"]: r["rules"] for r in packaged.objects("tenant") if r["kind"] == "Role"}
+    for name, rules in roles.items():
+        granted = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+        assert not any("*" in pair for pair in granted), name
+        secrets = {verb for verb, resource in granted if resource == "secrets"}
+        assert secrets == ({"create", "get", "delete"} if name in SECRET_READERS else set()), name
+        assert ("create", "pods") not in granted or name == "ffdl-user"
+        assert not {"roles", "rolebindings"} & {resource for _, resource in granted}
+    executor = {(v, r) for rule in roles["ffdl-executor"] for r in rule["resources"] for v in rule["verbs"]}
+    assert {resource for _, resource in executor} == {"workflowtaskresults", "services"}
+
+
+def test_every_binding_is_within_its_namespace() -> None:
+    """Nothing of a tenant reaches over its border."""
+    kinds = {found["kind"] for found in packaged.objects("tenant")}
+    assert not {"ClusterRole", "ClusterRoleBinding"} & kinds

@@ -1,0 +1,81 @@
+"""What the API server and the cluster as a whole make of our objects."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ffdl import TrainingJob
+from ffdl.workflows.compile import compile_job
+from tests.behaviours.cluster_user import ClusterUser
+from tests.behaviours.kubernetes_api import Api, Object
+from tests.behaviours.user import FFDL
+
+EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/*/workflow.yaml"))
+
+
+def accepted(user: ClusterUser, workflow: Object) -> None:
+    """Submitted by a user, every field checked against Argo's full definitions, and not kept."""
+    mine = Api(user.tenant.kubeconfig, user.tenant.namespace)
+    mine.create("workflows", workflow, dryRun="All", fieldValidation="Strict")
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.parent.name)
+def test_the_compiled_examples_are_valid(user: ClusterUser, file: Path) -> None:
+    """`kubectl create -f workflow.yaml` is a promise of the README's."""
+    for workflow in yaml.safe_load_all(file.read_text()):
+        accepted(user, workflow)
+
+
+def test_a_thousand_learners_are_accepted(user: ClusterUser) -> None:
+    """An object has a size that it may not pass."""
+    framework = {"name": "numpy", "version": "2", "command": "true"}
+    job = TrainingJob.from_arguments(name="many", cpus=0.1, memory="100MB", learners=1000, framework=framework)
+    accepted(user, compile_job(job, job_id="training-aaaaaaaaaa").workflow)
+
+
+def test_a_submission_killed_midway_is_a_job_or_can_be_deleted(user: ClusterUser, dice: object) -> None:
+    """A terminal closes at the worst moment: there is a job that runs, or one that was never begun, and no debris."""
+    folder = user.command("true", cpus=0.1)
+    began = time.monotonic()
+    user.train(folder)
+    took = time.monotonic() - began
+    for _ in range(6):
+        command = [str(FFDL), "train", str(folder / "manifest.yml")]
+        process = subprocess.Popen(command, env=user.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(dice.uniform(took / 2, took))  # type: ignore[attr-defined]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    states = {}
+    for job in user.engine.ids():
+        user.until(job, lambda status: status.terminal or status.state == "NOT_STARTED", 120)
+        states[job] = user.engine.status(job).state
+    print(states)
+    assert set(states.values()) <= {"COMPLETED", "NOT_STARTED"}
+    assert user.running() == []
+
+
+@pytest.mark.timeout(3600)
+def test_fifty_jobs_at_once(user: ClusterUser) -> None:
+    """Eight GPUs, fifty jobs of one each: nobody is forgotten."""
+    folder = user.command('echo "$TRAINING_ID" > "$RESULT_DIR/id"', cpus=0.05, memory="64MiB", gpus=1)
+    jobs = [user.train(folder) for _ in range(50)]
+    began = time.monotonic()
+    states: Counter[str] = Counter()
+    while states["COMPLETED"] < len(jobs):
+        states = Counter(row["state"] for row in json.loads(user.ffdl("list", "-o", "json").stdout))
+        assert not states["FAILED"], user.ffdl("list").stdout
+        assert time.monotonic() - began < 3000, f"{states}\n{user.ffdl('list').stdout}"
+        time.sleep(5)
+    print(f"fifty jobs in {time.monotonic() - began:.0f} s")
+    for job in jobs[:3]:
+        assert (user.results(job) / "id").read_text() == f"{job}\n"

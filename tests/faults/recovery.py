@@ -1,0 +1,115 @@
+"""When a job counts as recovered. Each waits for it and returns the unix time of it, or raises AssertionError."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from tests.behaviours.kubernetes_api import ApiError
+from tests.faults.trial import Trial
+
+Recovery = Callable[[Trial, float], float]
+
+GIVEN_UP_AFTER = 150.0  # seconds; what takes longer than its bound is measured all the same
+
+
+def learner_steps(trial: Trial, since: float) -> float:
+    """The first step of a learner's process that was not there before the fault."""
+
+    def first() -> float | None:
+        new = [began for pid, began in trial.watcher.processes("script").items() if pid not in trial.scripts]
+        return trial.watcher.stepped(min(new)) if new else None
+
+    return _when(trial, first, "a step of a new process")
+
+
+def helper_reports(trial: Trial, since: float) -> float:
+    """The cluster has the report of a later helper, which knows all learners."""
+
+    def reports() -> bool:
+        report = trial.report()
+        return bool(report.get("epoch", 0) > trial.epoch and _training(report))
+
+    return _when(trial, lambda: time.time() if reports() else None, "a report of the next helper")
+
+
+def all_start(trial: Trial, since: float) -> float:
+    """Learner and helper are both there again."""
+    return max(learner_steps(trial, since), helper_reports(trial, since))
+
+
+def everything_flows(trial: Trial, since: float) -> float:
+    """The learner steps, its helper's news and Argo's progress reach the cluster, and its pod's log can be read."""
+    known = _argo_progress(trial)
+    signs: dict[str, Callable[[], object]] = {
+        "a step": lambda: trial.watcher.stepped(since),
+        "a report": lambda: trial.report().get("time", 0) > since and _training(trial.report()),
+        "progress of Argo's": lambda: _argo_progress(trial) not in ("", known),
+        "the learner's log": lambda: _log(trial),
+    }
+    seen: dict[str, float] = {}
+
+    def all_seen() -> float | None:
+        for name, sign in signs.items():
+            if name not in seen and sign():
+                seen[name] = time.time()
+        return max(seen.values()) if len(seen) == len(signs) else None
+
+    try:
+        at = _when(trial, all_seen, "")
+    except AssertionError:
+        raise AssertionError(f"never came: {', '.join(sorted(signs.keys() - seen.keys()))}") from None
+    trial.notes.append(", ".join(f"{name} after {max(0.0, when - since):.1f} s" for name, when in seen.items()))
+    return at
+
+
+def all_is_stored(trial: Trial, since: float) -> float:
+    """The job is over; what became of it is looked at later."""
+    return _when(trial, lambda: time.time() if trial.over() else None, "the end of storing")
+
+
+def is_halted(trial: Trial, since: float) -> float:
+    """The job is at rest; it is then resumed."""
+
+    def at_rest() -> bool:
+        status = trial.status()
+        return status is not None and status.state == "HALTED" and not trial.user.alive(trial.job)
+
+    at = _when(trial, lambda: time.time() if at_rest() else None, "HALTED")
+    trial.user.ffdl("resume", trial.job)
+    return at
+
+
+def _when(trial: Trial, seen: Callable[[], float | None], what: str) -> float:
+    found: list[float] = []
+
+    def look() -> bool:
+        at = seen()
+        found.extend([at] if at is not None else [])
+        return bool(found)
+
+    trial.wait(look, what, GIVEN_UP_AFTER)
+    return found[0]
+
+
+def _training(report: dict[str, object]) -> bool:
+    learners = report.get("learners")
+    return isinstance(learners, dict) and learners["joined"] == learners["wanted"] and report.get("step") is not None
+
+
+def _argo_progress(trial: Trial) -> str:
+    """What Argo's controller shows of the helper's progress; empty while the cluster gives no answer."""
+    try:
+        nodes = (trial.user.api.get("workflows", trial.job).get("status") or {}).get("nodes") or {}
+    except (ApiError, OSError, ValueError):
+        return ""
+    return json.dumps([node.get("progress") for node in nodes.values() if node.get("templateName") == "checkpoint"])
+
+
+def _log(trial: Trial) -> bool:
+    api = trial.user.api
+    try:
+        return bool(api.call("GET", api.path("pods", trial.pod("learner")) + "/log", container="main", tailLines="1"))
+    except (ApiError, OSError, AssertionError):
+        return False
