@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
-from .settings import Settings, Verb, job_argument, tell
+from .settings import Settings, Verb, job_argument, on_terminal, tell
 
 
 @click.command(
@@ -25,4 +26,12 @@ def command(settings: Settings, job_id: str, what: str | None, folder: Path | No
     status = engine.status(found)
     if not status.terminal:
         tell(f"Note: {found} is {status.state}; this is what it has stored so far")
+    if on_terminal(sys.stderr) and hasattr(engine, "on_progress"):
+        engine.on_progress = _show
     click.echo(engine.download(found, what or "results", folder or Path(found)))
+
+
+def _show(done: int, total: int) -> None:
+    """One line on a terminal that is written over."""
+    end = "\n" if done >= total else ""
+    click.echo(f"\r\x1b[2K{done / 1e6:.1f} of {total / 1e6:.1f} MB{end}", nl=False, err=True)

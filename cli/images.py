@@ -39,6 +39,7 @@ def command() -> None:
 @click.option("--tag", metavar="TAG", help="The images' tag (default: the version of ffdl).")
 @click.option("--base", default=BASE, show_default=True, metavar="IMAGE", help="A Debian with Python 3.11 or newer.")
 @click.option("--push", is_flag=True, help="Send them to the registry.")
+@click.option("--insecure", is_flag=True, help="The registry may speak plain HTTP, its certificate may be anyone's.")
 @click.option("--archive", type=click.Path(path_type=Path), metavar="FOLDER", help="Write each to a file in FOLDER.")
 @click.option("--builder", type=click.Choice(("buildah", "docker")), help="Build with this (default: what works).")
 @click.pass_obj
@@ -49,6 +50,7 @@ def build(
     tag: str | None,
     base: str,
     push: bool,
+    insecure: bool,
     archive: Path | None,
     builder: str | None,
 ) -> None:
@@ -79,7 +81,7 @@ def build(
             found.archive(image, file)
             tell(f"wrote {file} ({file.stat().st_size / 1e6:.0f} MB)")
         if push:
-            found.push(image)
+            found.push(image, insecure)
             tell(f"pushed {image}")
     for image in images.values():
         click.echo(image)

@@ -17,6 +17,7 @@ FINE, JOB_FAILED, HALTED_CODE, INTERRUPTED = 0, 1, 3, 130
 ENGINES = ("local", "argo")
 CLUSTER_KEYS = ("namespace", "context", "kubeconfig")
 CONFIG_KEYS = ("engine", *CLUSTER_KEYS)
+_KNOWN = f"{', '.join(CONFIG_KEYS[:-1])} and {CONFIG_KEYS[-1]}"
 LATEST = "@latest"
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,10 +46,12 @@ class Settings:
             if name == "local":
                 for key in CLUSTER_KEYS:
                     if key in self.flags:
-                        tell(f"Note: the local engine has no {key}; --{key} changes nothing")
+                        flag = "-n" if key == "namespace" else f"--{key}"
+                        tell(f"Note: the local engine has no {key}; {flag} changes nothing")
                 self._engine = open_engine(name, python=python)
             else:
-                self._engine = open_engine(name, **{key: self.value(key) for key in CLUSTER_KEYS})
+                namespace, context, kubeconfig = map(self.value, CLUSTER_KEYS)
+                self._engine = open_engine(name, namespace=namespace, context=context, kubeconfig=kubeconfig)
         return self._engine
 
     def find(self, text: str) -> str:
@@ -97,10 +100,10 @@ def _read_config() -> dict[str, str]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise click.ClickException(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise click.ClickException(f"{path}: must be keys and values; it may say {' and '.join(CONFIG_KEYS)}")
+        raise click.ClickException(f"{path}: must be keys and values; it may say {_KNOWN}")
     for key, value in values.items():
         if key not in CONFIG_KEYS:
-            raise click.ClickException(f"{path}: unknown key {key!r}; it may say {' and '.join(CONFIG_KEYS)}")
+            raise click.ClickException(f"{path}: unknown key {key!r}; it may say {_KNOWN}")
         if not isinstance(value, str):
             raise click.ClickException(f"{path}: {key} must be a word, not {value!r}")
     return values

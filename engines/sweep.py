@@ -14,6 +14,7 @@ from .nodes import ENDED, STORE_ROLES, raw_nodes, unix_time
 
 UNRELEASED_AFTER = 3600.0  # seconds after which a submission that was not completed is removed
 DEAD_AFTER = 120.0  # seconds beyond its grace after which a pod counts as one of a node that is gone
+STORE_AFTER = 300.0  # seconds that storing the results of a job that was stopped has for its start
 CARRIER_AFTER = 7 * 3600.0  # seconds; no command uses one for longer than six hours
 HELPER = "checkpoint"
 KEEPERS = (HELPER, *STORE_ROLES)  # the roles that no other pod of the job looks after
@@ -28,10 +29,11 @@ class DeleteJob:
 
 @dataclass(frozen=True)
 class StopJob:
-    """To be stopped with `why` as its reason, in one change."""
+    """To be stopped with `why` as its reason, in one change. `at_once`: without trying to store what there is."""
 
     job_id: str
     why: str
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,28 @@ def sweep(workflow: Object, pods: Sequence[Object], now: float, events: Sequence
         for pod in pods
         if role(pod) in KEEPERS and now - (unix_time(pod["metadata"].get("deletionTimestamp")) or now) > DEAD_AFTER
     ]
-    if not spec.get("suspend") and not spec.get("shutdown") and not helper_runs(pods):
+    stopping = spec.get("shutdown") == "Stop"
+    if not spec.get("suspend") and (stopping or not spec.get("shutdown")) and not helper_runs(pods):
         limit = start_timeout(annotations)
         for words, since in _stuck(job_id, nodes, {_name(pod): pod for pod in pods}, events):
-            if now - since > limit:
-                return [*actions, StopJob(job_id, f"could not start within start_timeout ({limit:g} s): {words}")]
+            if now - since > (min(limit, STORE_AFTER) if stopping else limit):
+                return [*actions, _stop(job_id, nodes, annotations, words, stopping)]
     return actions
+
+
+def _stop(
+    job_id: str, nodes: Mapping[str, Object], annotations: Mapping[str, str], words: str, stopping: bool
+) -> StopJob:
+    """Stop still runs the exit handler: not where it is what can't start, nor where there is nothing to store."""
+    if stopping:
+        reason = annotations.get(contract.ANNOTATION_REASON) or "stopped"
+        return StopJob(job_id, f"{reason}; results could not be stored: {words}", at_once=True)
+    why = f"could not start within start_timeout ({start_timeout(annotations):g} s): {words}"
+    pods = [node for node in nodes.values() if node.get("type") == "Pod"]
+    began = any(
+        node.get("phase") != "Pending" and not waiting.never_began(str(node.get("message") or "")) for node in pods
+    )
+    return StopJob(job_id, why, at_once=not began)
 
 
 def worth_a_look(workflow: Object, now: float) -> bool:
@@ -84,9 +102,10 @@ def worth_a_look(workflow: Object, now: float) -> bool:
     if sweep(workflow, [], now):
         return True
     status, spec = workflow.get("status") or {}, workflow.get("spec") or {}
-    if status.get("phase") in ENDED or spec.get("suspend") or spec.get("shutdown"):
+    if status.get("phase") in ENDED or spec.get("suspend"):
         return False
     limit = start_timeout(workflow["metadata"].get("annotations") or {})
+    limit = min(limit, STORE_AFTER) if spec.get("shutdown") else limit
     last = [attempts[-1] for attempts in _attempts(raw_nodes(status))]
     return any(node.get("phase") == "Pending" and now - _waits_since(node, None) > limit for node in last)
 

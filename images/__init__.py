@@ -1,1 +1,1 @@
-"""The images that jobs on a cluster use: a Containerfile each, and what `ffdl images build` does. Imports no other room."""
+"""The images that jobs on a cluster use: a Containerfile each, and what builds them. Imports no other room."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 IMAGES = ("steps", "agent", "learner-numpy", "learner-pytorch")
 BY_DEFAULT = ("steps", "agent", "learner-numpy")
-ROOMS = ("cli", "engines", "images", "learner", "steps", "workflows")
+ROOMS = ("argo_config", "cli", "engines", "images", "learner", "steps", "workflows")
 _RECIPES = (*(f"{name}.Containerfile" for name in IMAGES), "launcher.c", "pack.py")
 _COMMAND = "#!/opt/ffdl/bin/python3\nfrom ffdl.cli import main\n\nmain()\n"
 _NO_CODE = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
@@ -28,8 +28,9 @@ def write_context(folder: Path) -> None:
     ours = distribution("ffdl")
     metadata = folder / "code" / f"ffdl-{ours.version}.dist-info"
     metadata.mkdir()
-    for name in ("METADATA", "entry_points.txt"):
-        (metadata / name).write_text(ours.read_text(name) or "")
+    # PKG-INFO: what a checkout's own metadata is called
+    (metadata / "METADATA").write_text(ours.read_text("METADATA") or ours.read_text("PKG-INFO") or "")
+    (metadata / "entry_points.txt").write_text(ours.read_text("entry_points.txt") or "")
     (folder / "requirements.txt").write_text(requirements(ours.requires or []))
     (folder / "ffdl").write_text(_COMMAND)
     for path in [folder, *folder.rglob("*")]:
@@ -44,7 +45,8 @@ def requirements(names: list[str]) -> str:
 
 def _copy(package: str, target: Path, *ignored: str) -> None:
     spec = importlib.util.find_spec(package)
-    assert spec is not None and spec.submodule_search_locations
+    assert spec is not None
+    assert spec.submodule_search_locations
     source = spec.submodule_search_locations[0]
 
     def ignore(folder: str, names: list[str]) -> set[str]:

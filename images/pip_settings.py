@@ -27,7 +27,7 @@ def config_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def settings(environment: Mapping[str, str], files: Iterable[Path]) -> dict[str, str]:
-    """What pip would go by: later files before earlier ones, PIP_ variables before all. Folders of ours are left out."""
+    """What pip would go by: later files before earlier ones, PIP_ variables before all. Folders here are left out."""
     found: dict[str, str] = {}
     parser = configparser.RawConfigParser()
     parser.read(files, encoding="utf-8")

@@ -23,7 +23,7 @@ from ..learner import contract
 from . import exits
 from .channel import Message
 from .command import Command
-from .environment import Place, learner_environment
+from .environment import Place, given, learner_environment
 from .library import chosen_python, copy_library, free_port
 from .link import Link, address_file, helper_wait
 from .metrics import Extractor
@@ -242,7 +242,7 @@ class Agent:
     def _run_command(self) -> Command:
         """Raises OSError."""
         place = Place(self.index, *self._master(), self._script.path, copy_library(self._run_dir))
-        environment = learner_environment(self.spec, self.job_id, place, os.environ, self._secret)
+        environment = learner_environment(self.spec, self.job_id, place, given(), self._secret)
         if python := os.environ.get(contract.PYTHON_ENV):
             environment["PATH"] = chosen_python(self._run_dir, python, environment.get("PATH", ""))
         for name in ("RESULT_DIR", "CHECKPOINT_DIR"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,13 @@ class Place:
     master_port: int
     socket: str  # the agent's
     library: str  # a folder with `ffdl.learner`
+
+
+def given() -> dict[str, str]:
+    """The environment that this process was started with: Python puts LC_CTYPE into its own where no locale is set."""
+    with open("/proc/self/environ", "rb") as stream:
+        entries = [os.fsdecode(entry).partition("=") for entry in stream.read().split(b"\0") if entry]
+    return {name: value for name, _, value in entries}
 
 
 def thread_count(cpus: float) -> int:

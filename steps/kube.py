@@ -23,7 +23,8 @@ from ..learner import contract
 SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
 TIMEOUT = 10.0  # seconds without a byte from the server
 PAGE = 50  # objects of a list that are held at once
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # seconds between two tries
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two tries
+MOST_ASKED = 30.0  # seconds that a server may ask to be left alone for
 GONE = 410  # the changes since then are no longer known: list again
 _WORKFLOWS = "/apis/argoproj.io/v1alpha1"
 _CORE = "/api/v1"
@@ -244,7 +245,7 @@ def patiently(action: Callable[[], T], seconds: float, wait: Callable[[float], o
 
 def after(error: KubeError, pause: float) -> float:
     """Seconds until the next try: what the server asks for, or about `pause`, so that many do not come at once."""
-    return max(min(error.pause, 3 * LONGEST_PAUSE), pause * random.uniform(0.7, 1.3))
+    return max(min(error.pause, MOST_ASKED), pause * random.uniform(0.7, 1.3))
 
 
 def _notice_silence(sock: socket.socket) -> None:

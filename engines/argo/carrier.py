@@ -46,7 +46,8 @@ class Carrier:
 
     def ask(self, request: dict[str, Any], data: bytes = b"") -> dict[str, Any]:
         """One request (and the bytes that belong to it), one answer."""
-        return self._trying(lambda: self._ask(request, data))
+        answer: dict[str, Any] = self._trying(lambda: self._ask(request, data))
+        return answer
 
     def list(self, what: str, empty: bool = False) -> list[File]:
         """What is stored of the job; where that is nothing, an error unless `empty` is fine."""
@@ -101,7 +102,8 @@ class Carrier:
         """One request, one answer and the bytes that its `parts` (name, size) announce."""
 
         def go() -> tuple[dict[str, Any], bytes]:
-            answer, pieces = self._ask(request, b""), []
+            pieces: list[bytes] = []
+            answer = self._ask(request, b"")
             self._begin().read(sum(size for _, size in answer["parts"]), pieces.append)
             return answer, b"".join(pieces)
 
@@ -206,7 +208,7 @@ def pod(site: Site, job_id: str, name: str, record: Object, owner: list[Object])
         "volumeMounts": mounts,
     }
     return {
-        "metadata": objects.metadata(job_id, owners=owner, **{contract.LABEL_ROLE: CARRIER_ROLE}) | {"name": name},
+        "metadata": objects.metadata(job_id, owners=owner, labels={contract.LABEL_ROLE: CARRIER_ROLE}) | {"name": name},
         "spec": {
             "restartPolicy": "Never",
             "activeDeadlineSeconds": DEADLINE,

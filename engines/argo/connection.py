@@ -44,34 +44,45 @@ def connect(namespace: str | None = None, context: str | None = None, kubeconfig
 
 
 def _from_files(files: str, namespace: str | None, context: str | None) -> Connection:
+    import yaml
     from kubernetes.client.configuration import Configuration
     from kubernetes.config.config_exception import ConfigException
-    from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
     configuration = Configuration()
     try:
         with _complaints() as said:
-            merger = KubeConfigMerger(files)
-            if merger.config is None:
-                raise EngineError(f"{files}: no kubeconfig")
-            names = [entry["name"] for entry in merger.config.value.get("contexts") or ()]
-            if context and context not in names:
-                raise EngineError(f"{files}: no context is called {context!r}; there are {', '.join(map(str, names))}")
-            loader = KubeConfigLoader(
-                merger.config, active_context=context, config_base_path=None, config_persister=merger.save_changes
-            )
-            loader.load_and_set(configuration)
+            chosen = _load(configuration, files, context)
+    except yaml.YAMLError as error:
+        raise EngineError(f"{files}: not YAML: {_one_line(error)}") from None
     except (ConfigException, OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-        raise EngineError(f"{files}: {' '.join(str(error).split()) or type(error).__name__}") from None
-    except Exception as error:
-        if type(error).__module__.startswith("yaml"):
-            raise EngineError(f"{files}: not YAML: {' '.join(str(error).split())}") from None
-        raise
+        raise EngineError(f"{files}: {_one_line(error) or type(error).__name__}") from None
     if said and not configuration.api_key and not configuration.cert_file:
-        raise EngineError(f"{files}: no credentials: {' '.join(said[-1].split())}")
-    chosen = loader.current_context
+        raise EngineError(f"{files}: no credentials: {_one_line(said[-1])}")
     found = namespace or chosen["context"].get("namespace") or "default"
     return Connection(configuration, found, f"{configuration.host} (context {chosen['name']})")
+
+
+def _load(configuration: Any, files: str, context: str | None) -> dict[str, Any]:
+    """Fills the configuration; returns the context that was chosen."""
+    from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
+
+    merger = KubeConfigMerger(files)  # type: ignore[no-untyped-call]
+    if merger.config is None:
+        raise EngineError(f"{files}: no kubeconfig")
+    names = [entry["name"] for entry in merger.config.value.get("contexts") or ()]
+    known = f"there are {', '.join(map(str, names))}" if names else "there is none"
+    if not context:  # of several files the first that names one decides, as for kubectl
+        context = next(filter(None, (file.get("current-context") for file in merger.config_files.values())), None)
+        if context is None:
+            raise EngineError(f"{files}: no current context; choose one with --context: {known}")
+    if context not in names:
+        raise EngineError(f"{files}: no context is called {context!r}; {known}")
+    loader = KubeConfigLoader(  # type: ignore[no-untyped-call]
+        merger.config, active_context=context, config_base_path=None, config_persister=merger.save_changes
+    )
+    loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+    current: dict[str, Any] = loader.current_context
+    return current
 
 
 def _in_cluster(namespace: str | None) -> Connection:
@@ -81,7 +92,7 @@ def _in_cluster(namespace: str | None) -> Connection:
 
     configuration = Configuration()
     try:
-        load_incluster_config(configuration)
+        load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         if not namespace:
             namespace = os.environ.get("POD_NAMESPACE")
         if not namespace:
@@ -90,6 +101,10 @@ def _in_cluster(namespace: str | None) -> Connection:
     except (ConfigException, OSError) as error:
         raise EngineError(f"this pod's account can't be used: {error}") from None
     return Connection(configuration, namespace or "default", configuration.host)
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from . import deletion, objects, records
 from .access import CONFIG_MAPS, PODS, SECRETS, WORKFLOWS, Api, Object
 from .connection import connect
 from .pods import live
+from .reasons import explained
+from .sweeping import sweep_seen
 from .watching import GONE, Feed, Source
 
 if TYPE_CHECKING:
@@ -25,8 +28,8 @@ NOT_ENDED = f"{IS_JOB},workflows.argoproj.io/completed!=true"
 ENDED = f"{IS_JOB},workflows.argoproj.io/completed=true"
 REPORTS = f"{contract.LABEL_REPORT}=true"
 TERMINAL = ("Succeeded", "Failed", "Error")
+LOOK = 3.0  # seconds between two looks at jobs of which nothing is heard
 HALT_LOOK = 1.0  # seconds between two looks at whether a halt is heard
-_OWN = (contract.ANNOTATION_REASON, contract.ANNOTATION_STOP, contract.ANNOTATION_RELEASED)
 
 
 class ArgoEngine:
@@ -79,15 +82,24 @@ class ArgoEngine:
         workflow = self._find(job_id)
         if workflow is not None:
             report = self._api.find(CONFIG_MAPS, job_id + objects.STATUS)
-            return self._noted(job_status(workflow, objects.report(report), time.time()))
+            return self._seen(workflow, objects.report(report))
         record = records.find(self._api, job_id)
         if record is None:
             raise _no_such_job(job_id)
         return records.status(record)
 
-    def _noted(self, status: JobStatus, record: Object | None = None) -> JobStatus:
-        """Keeps the end of a job in its record: its Workflow will go."""
-        if status.terminal:
+    def _seen(self, workflow: Object, report: dict[str, Any] | None, record: Object | None = None) -> JobStatus:
+        """The status of a job, and what whoever looks at it does: helps one whose pods can't start to its end, says
+        why it waits, and keeps the end of one that is over in its record.
+        """
+        status = job_status(workflow, report, time.time())
+        if not status.terminal:
+            with suppress(EngineError):
+                if sweep_seen(self._api, workflow):
+                    workflow = self._api.find(WORKFLOWS, status.id) or workflow
+                    status = job_status(workflow, report, time.time())
+            return explained(self._api, status)
+        if workflow["metadata"].get("deletionTimestamp") is None:
             record = record or records.find(self._api, status.id)
             if record is not None and records.ended_status(record) is None:
                 records.note_end(self._api, record, status)
@@ -96,20 +108,19 @@ class ArgoEngine:
     def list(self) -> Sequence[JobStatus]:
         kept = {objects.job_of(record): record for record in records.records(self._api)}
         ends = {job_id: ended for job_id, record in kept.items() if (ended := records.ended_status(record)) is not None}
-        found = {status.id: status for status in self._statuses(NOT_ENDED)}
+        found = {status.id: status for status in self._statuses(NOT_ENDED, kept)}
         if kept.keys() - ends.keys() - found.keys():
-            for status in self._statuses(ENDED):
-                if status.id not in ends:
-                    found[status.id] = self._noted(status, kept.get(status.id))
+            found |= {status.id: status for status in self._statuses(ENDED, kept) if status.id not in found}
         for job_id, record in kept.items():
             if job_id not in found:
                 found[job_id] = ends.get(job_id) or records.status(record)
         return sorted(found.values(), key=lambda status: (status.submitted or 0.0, status.id), reverse=True)
 
-    def _statuses(self, labels: str) -> Iterator[JobStatus]:
+    def _statuses(self, labels: str, kept: dict[str, Object]) -> Iterator[JobStatus]:
         reports = {objects.job_of(entry): objects.report(entry) for entry in self._api.list(CONFIG_MAPS, REPORTS)}
         for workflow in self._api.list(WORKFLOWS, labels):
-            yield job_status(workflow, reports.get(workflow["metadata"]["name"]), time.time())
+            job_id = workflow["metadata"]["name"]
+            yield self._seen(workflow, reports.get(job_id), kept.get(job_id))
 
     def watch(self, job_id: str | None = None, timeout: float | None = None) -> Iterator[JobStatus]:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -123,20 +134,22 @@ class ArgoEngine:
         for status in self._changes(job_id, deadline):
             if seen.get(status.id) != status:
                 seen[status.id] = status
-                yield self._noted(status)
+                yield status
             if job_id and status.terminal:
                 return
 
     def _changes(self, job_id: str | None, deadline: float | None) -> Iterator[JobStatus]:
-        """A status at each change of a Workflow or of a helper's report."""
+        """A status at each change of a Workflow or of a helper's report, and now and then of jobs that wait."""
         feed = Feed(self._api, *_sources(job_id))
         workflows: dict[str, Object] = {}
         reports: dict[str, dict[str, Any]] = {}
         try:
-            while (left := None if deadline is None else deadline - time.monotonic()) is None or left > 0:
+            while (left := LOOK if deadline is None else min(LOOK, deadline - time.monotonic())) > 0:
                 change = feed.next(left)
                 if change is None:
-                    return
+                    for name in [name for name, workflow in workflows.items() if not _ended(workflow)]:
+                        yield self._seen(workflows[name], reports.get(name))
+                    continue
                 for entry in change.objects:
                     name = objects.job_of(entry)
                     if change.source.kind is CONFIG_MAPS:
@@ -146,7 +159,7 @@ class ArgoEngine:
                     else:
                         workflows[name] = entry
                     if name in workflows:
-                        yield job_status(workflows[name], reports.get(name), time.time())
+                        yield self._seen(workflows[name], reports.get(name))
                 if job_id and change.source.kind is WORKFLOWS and job_id not in workflows:
                     yield self.status(job_id)  # only its record is left, or nothing
         finally:
@@ -219,8 +232,8 @@ class ArgoEngine:
 
     @staticmethod
     def _refuse_finished(workflow: Object, verb: str) -> None:
-        phase = (workflow.get("status") or {}).get("phase")
-        if phase in TERMINAL:
+        if _ended(workflow):
+            phase = workflow["status"]["phase"]
             name = workflow["metadata"]["name"]
             ended = "COMPLETED" if phase == "Succeeded" else "FAILED"
             raise Refused(f"{name} is {ended}: there is nothing to {verb}; `ffdl resubmit {name}` runs it again")
@@ -230,6 +243,10 @@ class ArgoEngine:
 
         workflow = self.workflow(job_id)
         config = objects.decoded(self._api.get(CONFIG_MAPS, job_id).get("binaryData"))
+        if contract.CODE_FILE not in config:
+            from .retrieval import submitted_code
+
+            config[contract.CODE_FILE] = submitted_code(self._api, self.site, job_id)
         secrets = {}
         for suffix in ("", objects.PULL, objects.STORE):
             if (found := self._api.find(SECRETS, job_id + suffix)) is not None:
@@ -251,6 +268,10 @@ class ArgoEngine:
 
         self.status(job_id)
         return download(self._api, lambda: self.site, job_id, what, folder, self.on_progress)
+
+
+def _ended(workflow: Object) -> bool:
+    return (workflow.get("status") or {}).get("phase") in TERMINAL
 
 
 def _sources(job_id: str | None) -> tuple[Source, Source]:

@@ -23,7 +23,7 @@ class ApiError(EngineError):
         self.status, self.reason, self.retry_after = status, reason, retry_after
 
 
-class Unreachable(EngineError):
+class Unreachable(EngineError):  # noqa: N818 (reads as the sentence it is)
     """The cluster gave no answer."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,7 +19,7 @@ MOST_COMPLAINTS = 4096
 MOST_LINE = 64 << 20
 
 
-class Lost(EngineError):
+class Lost(EngineError):  # noqa: N818 (reads as the sentence it is)
     """The conversation broke off; it may be worth another try."""
 
 
@@ -36,7 +37,7 @@ class Exec:
         headers = {**api.credentials(), "sec-websocket-protocol": "v5.channel.k8s.io,v4.channel.k8s.io"}
         what = f"run a program in pod {pod} in namespace {api.namespace}"
         try:
-            self._socket = create_websocket(configuration, url, headers)
+            self._socket: Any = create_websocket(configuration, url, headers)  # type: ignore[no-untyped-call]
         except WebSocketBadStatusException as error:
             body = getattr(error, "resp_body", None) or b""
             raise api_error(error.status_code, bytes(body), what, api.connection.place) from None
@@ -105,10 +106,8 @@ class Exec:
     def close(self) -> None:
         from websocket import WebSocketException
 
-        try:
+        with suppress(WebSocketException, OSError):
             self._socket.close(timeout=1)
-        except (WebSocketException, OSError):
-            pass
 
     def __enter__(self) -> Exec:
         return self

@@ -26,8 +26,10 @@ def owned_by(kind: Kind, owner: Object) -> list[Object]:
     return [{**reference, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}]
 
 
-def metadata(job_id: str, suffix: str = "", owners: list[Object] | None = None, **labels: str) -> Object:
-    found: Object = {"name": job_id + suffix, "labels": {contract.LABEL_JOB: job_id, **labels}}
+def metadata(
+    job_id: str, suffix: str = "", owners: list[Object] | None = None, labels: Mapping[str, str] | None = None
+) -> Object:
+    found: Object = {"name": job_id + suffix, "labels": {contract.LABEL_JOB: job_id, **(labels or {})}}
     return found | ({"ownerReferences": owners} if owners else {})
 
 
@@ -42,7 +44,7 @@ def secret(job_id: str, suffix: str, files: Mapping[str, bytes], owners: list[Ob
 
 def status_map(job_id: str, owners: list[Object]) -> Object:
     """Where the helper's reports go."""
-    return {"metadata": metadata(job_id, STATUS, owners, **{contract.LABEL_REPORT: "true"})}
+    return {"metadata": metadata(job_id, STATUS, owners, {contract.LABEL_REPORT: "true"})}
 
 
 def record(job_id: str, workflow: Object, spec: contract.JobSpec) -> Object:
@@ -58,7 +60,7 @@ def record(job_id: str, workflow: Object, spec: contract.JobSpec) -> Object:
         HOST_RESULTS_KEY: volumes.get("host-results", {}).get("hostPath", {}).get("path", ""),
     }
     data[STORE_SECRET_KEY] = data[STORE_SECRET_KEY].replace("{{workflow.name}}", job_id)
-    return {"metadata": metadata(job_id, RECORD, **{contract.LABEL_RECORD: "true"}), "data": data}
+    return {"metadata": metadata(job_id, RECORD, labels={contract.LABEL_RECORD: "true"}), "data": data}
 
 
 def owner_of(suffix: str, workflow: list[Object], record: list[Object]) -> list[Object]:

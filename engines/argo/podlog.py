@@ -16,6 +16,7 @@ from .pods import MAIN, Attempt
 from .watching import lines
 
 SILENCE = 600.0  # seconds without output after which a stream is opened anew
+_FAREWELL = re.compile(rb"^\S+ Error: exit status \d+$")  # its last line where the command has failed
 ARGOS_LINES = 20  # of a pod's last ones that may not be the command's
 _SECOND = len("2026-01-01T00:00:00")
 # What Argo's executor says of itself, at times behind a line that the command did not end.
@@ -39,6 +40,7 @@ class PodLog:
         self._since: str | None = None  # the second before the last one that was seen
         self._seen: Counter[bytes] = Counter()
         self._response: Any = None
+        self._exited = False  # Argo's executor has said so
         self.closed = False
 
     def read(self, since: float | None = None, tail: int | None = None, follow: bool = False) -> Iterator[LogLine]:
@@ -103,7 +105,10 @@ class PodLog:
         self._seen[raw] += 1
 
     def _parse(self, raw: bytes) -> LogLine | None:
+        if self._exited and _FAREWELL.search(raw) is not None:
+            return None
         if (argo := _ARGO.search(raw)) is not None:
+            self._exited = self._exited or b'"sub-process exited"' in raw
             raw = raw[: argo.start()]
             if raw.endswith(b" ") and raw.count(b" ") == 1:  # nothing but the time
                 return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from ...learner import contract
 from ..base import CHECKPOINT, DEFINITION, RESULTS, TRAINEDMODEL, Refused
 from . import objects, records
 from .access import CONFIG_MAPS, Api
-from .carrier import File, carrier
+from .carrier import carrier
 
 if TYPE_CHECKING:
     from ...workflows.site import Site
@@ -48,13 +49,18 @@ def _definition(api: Api, site: Callable[[], Site], job_id: str, folder: Path) -
     if contract.CODE_FILE in files:
         target.write_bytes(files[contract.CODE_FILE])
         return target
-    with carrier(api, site(), job_id) as one:
-        found = [file for file in one.list(RESULTS) if file.name == contract.SUBMITTED_CODE]
-        if not found:
-            raise Refused(f"{job_id} was submitted without code")
-        one.fetch([File(*found[0])], folder, contract.SUBMITTED_CODE.rpartition("/")[0] + "/", lambda _: None)
-    (folder / contract.SUBMITTED_CODE.rpartition("/")[2]).replace(target)
+    target.write_bytes(submitted_code(api, site(), job_id))
     return target
+
+
+def submitted_code(api: Api, site: Site, job_id: str) -> bytes:
+    """The code of a job in whose ConfigMap it had no room. Raises Refused."""
+    with carrier(api, site, job_id) as one, tempfile.TemporaryDirectory(prefix="ffdl-") as place:
+        found = [file for file in one.list(RESULTS, empty=True) if file.name == contract.SUBMITTED_CODE]
+        if not found:
+            raise Refused(f"the code of {job_id} is neither in the cluster nor among its results")
+        one.fetch(found, Path(place), "", lambda _: None)
+        return Path(place, contract.SUBMITTED_CODE).read_bytes()
 
 
 def remove(api: Api, site: Site, job_id: str) -> None:

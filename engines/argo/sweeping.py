@@ -58,7 +58,8 @@ def apply(api: Api, action: Action) -> None:
     """Raises EngineError."""
     if isinstance(action, StopJob):
         reason = {contract.ANNOTATION_REASON: action.why}
-        api.patch(WORKFLOWS, action.job_id, {"metadata": {"annotations": reason}, "spec": {"shutdown": "Stop"}})
+        shutdown = "Terminate" if action.at_once else "Stop"
+        api.patch(WORKFLOWS, action.job_id, {"metadata": {"annotations": reason}, "spec": {"shutdown": shutdown}})
     elif isinstance(action, DeleteJob):
         api.delete(WORKFLOWS, action.job_id)
         api.delete(CONFIG_MAPS, action.job_id + objects.RECORD)

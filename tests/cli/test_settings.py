@@ -6,7 +6,7 @@ import pytest
 def test_flag_goes_before_environment_before_config_file(shell):
     """A default in a file, another for a session, a third for one command."""
     shell.job("training-aaaaaaaaaa")
-    assert "argo engine is not in this version" in shell.fails("list", code=4, FFDL_ENGINE="argo")
+    assert "no cluster is configured" in shell.fails("list", code=4, FFDL_ENGINE="argo")
     assert shell.ffdl("list", "-o", "name", "--engine", "local", FFDL_ENGINE="argo").stdout == "training-aaaaaaaaaa\n"
     (shell.folder / ".config" / "ffdl").mkdir(parents=True)
     (shell.folder / ".config" / "ffdl" / "config.yml").write_text("engine: argo\nnamespace: team\n")
@@ -16,8 +16,25 @@ def test_flag_goes_before_environment_before_config_file(shell):
 
 def test_options_may_stand_before_the_verb_or_after_it(shell):
     """Both are habits; the one nearer to the verb holds."""
-    assert "argo" in shell.fails("--engine", "argo", "list", code=4)
+    assert "no cluster is configured" in shell.fails("--engine", "argo", "list", code=4)
     shell.ffdl("--engine", "argo", "list", "--engine", "local")
+
+
+def test_a_cluster_is_chosen_by_flag_environment_or_file(shell):
+    """Who works on several clusters sets each where it suits; nothing of it may be passed over in silence."""
+    kubeconfig = shell.folder / "clusters"
+    kubeconfig.write_text("contexts: [{name: home, context: {cluster: c}}]\ncurrent-context: away\n")
+    asked = ("list", "--engine", "argo")
+    assert "no context is called 'away'; there are home" in shell.fails(
+        *asked, code=4, FFDL_KUBECONFIG=str(kubeconfig)
+    )
+    assert "no context is called 'x'" in shell.fails(*asked, "--context", "x", code=4, KUBECONFIG=str(kubeconfig))
+    assert "there is no kubeconfig file nowhere" in shell.fails(
+        *asked, "--kubeconfig", "nowhere", code=4, FFDL_KUBECONFIG=str(kubeconfig)
+    )
+    (shell.folder / ".config" / "ffdl").mkdir(parents=True)
+    (shell.folder / ".config" / "ffdl" / "config.yml").write_text(f"context: y\nkubeconfig: {kubeconfig}\n")
+    assert "no context is called 'y'" in shell.fails(*asked, code=4)
 
 
 def test_the_config_file_of_xdg_is_read(shell):
@@ -31,7 +48,7 @@ def test_the_config_file_of_xdg_is_read(shell):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("engin: local\n", "unknown key 'engin'; it may say engine and namespace"),
+        ("engin: local\n", "unknown key 'engin'; it may say engine, namespace, context and kubeconfig"),
         ("engine: 3\n", "engine must be a word, not 3"),
         ("- engine\n", "must be keys and values"),
         ("engine: [\n", "not YAML"),
@@ -49,6 +66,7 @@ def test_a_namespace_without_effect_is_told(shell):
     """-n on the local engine looks as if it chose something."""
     done = shell.ffdl("list", "-n", "team")
     assert "-n changes nothing" in done.stderr
+    assert "--context changes nothing" in shell.ffdl("list", "--context", "team").stderr
     assert "-n" not in shell.ffdl("list", FFDL_NAMESPACE="team").stderr
 
 

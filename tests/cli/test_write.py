@@ -161,7 +161,7 @@ def test_paths_in_a_manifest_are_relative_to_it(shell, manifest):
     assert paths == {str(manifest.parent / "data" / "in"), str(manifest.parent / "data" / "out")}
 
 
-def test_a_cluster_is_not_in_this_version(shell, manifest):
-    """Clear and at once, not after packing."""
-    words = "the argo engine is not in this version; run the job on this machine with --engine local"
+def test_a_missing_cluster_is_told_at_once(shell, manifest):
+    """Before anything is packed or sent."""
+    words = "no cluster is configured: there is no kubeconfig file (looked for ~/.kube/config); name one with --kubeconfig"
     assert shell.fails("train", str(manifest), "--engine", "argo", code=4) == words

@@ -23,9 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
         return run(
             Cluster(say=lambda line: print(f"{time.monotonic() - start:5.0f} s  {line}", file=sys.stderr)), options
         )
-    except (BuildError, ClusterError, TimeoutError, RuntimeError) as error:
+    except (BuildError, ClusterError, OSError, RuntimeError, ValueError) as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -85,11 +87,12 @@ def run(cluster: Cluster, options: argparse.Namespace) -> int:
 
 def status(cluster: Cluster) -> int:
     """Print a line for each component; returns 0 if jobs can run, else 1."""
-    for name in ("namespaces", *cluster.components):
+    for name in cluster.components:
         pid = cluster.process(name).pid
-        print(f"{name:20} {f'process {pid}' if pid else 'does not run'}")
+        state = "does not run" if pid is None else "healthy" if cluster.healthy(name) else "does not answer"
+        print(f"{name:20} {pid or '':>8} {state}")
     ready = cluster.running and cluster.ready()
-    print(f"{'cluster':20} {'ready' if ready else 'not ready'}")
+    print(f"{'cluster':20} {'':8} {'ready' if ready else 'not ready'}")
     return int(not ready)
 
 

@@ -67,10 +67,9 @@ class Cluster:
         with self._alone():
             self.say("starting")
             if not self.running:
+                before = leftovers.noted(self.place)  # that of a crashed one: it has changed the machine since
                 self._sweep()
-                self.place.run.mkdir(parents=True)
-                before = {"survey": leftovers.survey(self.place), "settings": leftovers.settings()}
-                (self.place.run / "before.json").write_text(json.dumps(before))
+                leftovers.note(self.place, before or leftovers.look(self.place))
             self._start_all()
             self.load(*archives.values())
             self.say("applying Argo and argo-config")
@@ -93,17 +92,9 @@ class Cluster:
     def down(self) -> list[str]:
         """Stop everything and remove what it made; returns a line for each thing that is left all the same."""
         with self._alone():
-            try:
-                before = json.loads((self.place.run / "before.json").read_text())
-            except (FileNotFoundError, ValueError):
-                before = None
+            before = leftovers.noted(self.place)
             self._sweep()
-            if before is None:
-                return []
-            for name, value in before["settings"].items():
-                if leftovers.settings()[name] != value:
-                    Path("/proc/sys", name).write_text(value)
-            return leftovers.compare(before["survey"], leftovers.survey(self.place))
+            return leftovers.restore(self.place, before) if before else []
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -162,14 +153,19 @@ class Cluster:
         if process.pid is None:
             for socket in component.sockets:
                 socket.unlink(missing_ok=True)
-            process.start(command, cgroups.entry(self.place.name), component.env)
+            process.start(command, cgroups.entry(self.place.name))
 
-        def healthy() -> bool:
+        def up() -> bool:
             if process.pid is None:
                 raise ClusterError(f"{name} has ended, see {process.log}")
-            return component.healthy is None or component.healthy()
+            return self.healthy(name)
 
-        wait_for(healthy, f"{name} (see {process.log})", within)
+        wait_for(up, f"{name} (see {process.log})", within)
+
+    def healthy(self, name: str) -> bool:
+        """Whether one of `components` runs and, if it can be asked, says that all is well."""
+        check = self.components[name].healthy
+        return self.process(name).pid is not None and (check is None or check())
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """End a component by a signal; it stays down until `start`."""
@@ -238,8 +234,8 @@ class Cluster:
         return subprocess.run(inside, env={**os.environ, **self.env()}).returncode
 
     def ready(self) -> bool:
-        """Whether jobs can run: every component alive, the node ready with its devices, Argo and DNS available."""
-        if any(self.process(name).pid is None for name in self.components):
+        """Whether jobs can run: every component healthy, the node ready with its devices, Argo and DNS available."""
+        if not all(self.healthy(name) for name in self.components):
             return False
         try:
             node = json.loads(self.kubectl("get", "node", NODE, "-o", "json"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from .place import DEVICES, NODE, Place
@@ -27,7 +28,6 @@ class Component:
     name: str
     command: list[str]
     healthy: Callable[[], bool] | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
     sockets: tuple[Path, ...] = ()
 
 
@@ -44,7 +44,7 @@ def answers(url: str, *, refused: bool = False) -> Callable[[], bool]:
         except urllib.error.HTTPError as error:
             error.close()
             return refused
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
     return ask
@@ -111,7 +111,8 @@ def kubernetes(place: Place, onenode: str) -> list[Component]:
 
 
 def services(place: Place, onenode: str, builds: Mapping[str, Path]) -> list[Component]:
-    devices = [onenode, "devices", *(f"--resource={name}={count}" for name, count in DEVICES.items())]
+    counts = [f"--resource={name}={count}" for name, count in DEVICES.items()]
+    devices = [onenode, "devices", f"--health={place.address}:8090", *counts]
     volumes = [
         onenode, "volumes", f"--kubeconfig={place.kubeconfig}", f"--folder={place.run}/volumes",
         f"--class={STORAGE_CLASS}", f"--name={PROVISIONER}",
@@ -127,7 +128,7 @@ def services(place: Place, onenode: str, builds: Mapping[str, Path]) -> list[Com
     ]  # fmt: skip
     return [
         Component("policies", policies, answers(f"http://{place.address}:20244/healthz")),
-        Component("devices", devices),
+        Component("devices", devices, answers(f"http://{place.address}:8090")),
         Component("volumes", volumes),
         Component("s3", s3, answers(place.s3, refused=True)),
         Component(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from . import keys
 from .place import CHECKOUT, OBJECTS, Place
 
 CONFIG = CHECKOUT / "argo-config"
-CONTAINER = "/spec/template/spec/containers/0"
+APPLY = ("apply", "--server-side", "--force-conflicts", "--field-manager=ffdl")
 Kubectl = Callable[..., str]
 
 
@@ -22,57 +23,61 @@ def basics(place: Place, kubectl: Kubectl) -> None:
 
 
 def argo(place: Place, kubectl: Kubectl, build: Path, version: str) -> None:
-    """Argo's own manifests with the full CRDs, its images replaced by ours."""
-    executor = {
-        "op": "add",
-        "path": f"{CONTAINER}/args",
-        "value": ["--executor-image", f"localhost/argoexec:{version}"],
-    }
+    """Argo's own manifests with the full CRDs, its images replaced by ours. Costs nothing if that was done before."""
+    folder, done = place.run / "argo", place.run / "argo" / "applied"
+    overlay = argo_overlay(os.path.relpath(build / "manifests/cluster-install", folder), version)
+    digest = hashlib.sha256(json.dumps(overlay).encode()).hexdigest()[:12]
+    if done.exists() and done.read_text() == digest:
+        return
+    rendered = place.cache / "manifests" / f"argo-{version}-{digest}.yaml"
+    if not rendered.exists():  # of 11 MB
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argo"}}
+        text = kubectl("kustomize", _write_overlay(folder, overlay, namespace))
+        rendered.parent.mkdir(exist_ok=True)
+        rendered.with_suffix(".new").write_text(text)
+        rendered.with_suffix(".new").rename(rendered)
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(rendered))
+    done.parent.mkdir(exist_ok=True)
+    done.write_text(digest)
+
+
+def argo_overlay(manifests: str, version: str) -> dict[str, object]:
+    """The kustomization of Argo's manifests that the cluster uses."""
+    arguments = ["--executor-image", f"localhost/argoexec:{version}"]
+    executor = [{"op": "add", "path": "/spec/template/spec/containers/0/args", "value": arguments}]
     # A controller ignores SIGTERM, and two at once would elect a leader first.
     quick = [
         {"op": "add", "path": "/spec/strategy", "value": {"type": "Recreate"}},
         {"op": "add", "path": "/spec/template/spec/terminationGracePeriodSeconds", "value": 1},
         {"op": "add", "path": "/spec/template/spec/tolerations", "value": [{"operator": "Exists"}]},
     ]
-    overlay = {
+    return {
         "namespace": "argo",
-        "resources": ["namespace.json", os.path.relpath(build / "manifests/cluster-install", place.run / "argo")],
+        "resources": ["namespace.json", manifests],
         "images": [
             {"name": f"quay.io/argoproj/{name}", "newName": f"localhost/{name}", "newTag": version}
             for name in ("workflow-controller", "argocli")
         ],
         "patches": [
-            {"target": {"kind": "Deployment", "name": "workflow-controller"}, "patch": json.dumps([executor])},
+            {"target": {"kind": "Deployment", "name": "workflow-controller"}, "patch": json.dumps(executor)},
             {"target": {"kind": "Deployment"}, "patch": json.dumps(quick)},
         ],
     }
-    folder = place.run / "argo"
-    done = folder / "applied"
-    if not done.exists() or done.read_text() != json.dumps(overlay):  # the CRDs alone are 11 MB
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argo"}}
-        _apply_overlay(kubectl, folder, overlay, namespace)
-        done.write_text(json.dumps(overlay))
 
 
 def tenant(place: Place, kubectl: Kubectl, namespace: str) -> None:
     """argo-config's tenant once more, in another namespace."""
     folder = place.run / "tenants" / namespace
-    _apply_overlay(kubectl, folder, {"namespace": namespace, "resources": [os.path.relpath(CONFIG / "tenant", folder)]})
+    overlay = {"namespace": namespace, "resources": [os.path.relpath(CONFIG / "tenant", folder)]}
+    kubectl(*APPLY, "-k", _write_overlay(folder, overlay))
 
 
 def user(place: Place, kubectl: Kubectl, name: str, namespace: str) -> Path:
     """A kubeconfig for someone who may do in a tenant's namespace what its users may."""
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
-    kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(account))
-    binding = [
-        "create",
-        "rolebinding",
-        name,
-        "-n",
-        namespace,
-        "--role=ffdl-user",
-        f"--serviceaccount={namespace}:{name}",
-    ]
+    person = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+    kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(person))
+    account = f"--serviceaccount={namespace}:{name}"
+    binding = ["create", "rolebinding", name, "-n", namespace, "--role=ffdl-user", account]
     kubectl("apply", "--server-side", "-f", "-", stdin=kubectl(*binding, "--dry-run=client", "-o", "json"))
     token = kubectl("create", "token", name, "-n", namespace, "--duration=24h").strip()
     path = place.run / "keys" / f"{namespace}-{name}.kubeconfig"
@@ -83,14 +88,14 @@ def user(place: Place, kubectl: Kubectl, name: str, namespace: str) -> Path:
 def configuration(kubectl: Kubectl, *, finalizer: bool) -> None:
     """The controller's configuration and the tenant, exactly as argo-config has them."""
     controller = CONFIG / ("controller-capturing" if finalizer else "controller")
-    kubectl("apply", "--server-side", "--field-manager=ffdl", "-k", str(controller))
-    kubectl("apply", "--server-side", "--field-manager=ffdl", "-k", str(CONFIG / "tenant"))
+    kubectl(*APPLY, "-k", str(controller))
+    kubectl(*APPLY, "-k", str(CONFIG / "tenant"))
 
 
-def _apply_overlay(kubectl: Kubectl, folder: Path, overlay: Mapping[str, object], namespace: object = None) -> None:
+def _write_overlay(folder: Path, overlay: Mapping[str, object], namespace: object = None) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     if namespace is not None:
         (folder / "namespace.json").write_text(json.dumps(namespace))
     head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
     (folder / "kustomization.yaml").write_text(json.dumps({**head, **overlay}))
-    kubectl("apply", "--server-side", "-k", str(folder))
+    return str(folder)

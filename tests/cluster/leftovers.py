@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import TypedDict
 
 from . import cgroups
 from .place import Place
+from .processes import BOOT
 
 # What the kubelet and the proxy set for the whole machine.
 SETTINGS = (
@@ -15,6 +17,14 @@ SETTINGS = (
     "vm/overcommit_memory", "vm/panic_on_oom", "net/netfilter/nf_conntrack_max",
 )  # fmt: skip
 OUTSIDE = ("/var/lib/kubelet", "/var/lib/cni", "/run/containerd", "/run/netns", "/var/log/pods", "/var/log/containers")
+
+
+class Before(TypedDict):
+    """The machine before the cluster: in which boot, what was there, and the kernel's settings."""
+
+    boot: str
+    survey: dict[str, list[str]]
+    settings: dict[str, str]
 
 
 def settings() -> dict[str, str]:
@@ -45,3 +55,31 @@ def survey(place: Place) -> dict[str, list[str]]:
 def compare(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
     """One line for each thing that is there after and was not before."""
     return [f"{kind}: {thing}" for kind in after for thing in after[kind] if thing not in before.get(kind, [])]
+
+
+def look(place: Place) -> Before:
+    """The machine as it is now."""
+    return {"boot": BOOT.read_text(), "survey": survey(place), "settings": settings()}
+
+
+def note(place: Place, before: Before) -> None:
+    """Keep what the machine looked like in the cluster's folder, which is made."""
+    place.run.mkdir(parents=True)
+    (place.run / "before.json").write_text(json.dumps(before))
+
+
+def noted(place: Place) -> Before | None:
+    """What was kept, unless it was of an earlier boot."""
+    try:
+        before: Before = json.loads((place.run / "before.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return before if before["boot"] == BOOT.read_text() else None
+
+
+def restore(place: Place, before: Before) -> list[str]:
+    """Set the kernel's settings back; returns a line for whatever else differs from before."""
+    for name, value in settings().items():
+        if before["settings"].get(name, value) != value:
+            Path("/proc/sys", name).write_text(before["settings"][name])
+    return compare(before["survey"], survey(place))

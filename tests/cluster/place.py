@@ -31,6 +31,10 @@ class Place:
     cache: Path
     number: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.number <= 7:
+            raise ValueError(f"FFDL_CLUSTER_NUMBER is {self.number}; it can be 0 to 7")
+
     @classmethod
     def default(cls) -> Place:
         return cls(cache_folder(), int(os.environ.get("FFDL_CLUSTER_NUMBER") or 0))

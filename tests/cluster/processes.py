@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class Process:
         known = self.known  # one that ended at once has no start time
         return known["pid"] if known.get("started") and started(known["pid"]) == known["started"] else None
 
-    def start(self, command: Sequence[str], cgroup: Path, env: Mapping[str, str] | None = None) -> int:
+    def start(self, command: Sequence[str], cgroup: Path) -> int:
         """Start it, unless it runs, in a session of its own and in a cgroup (its cgroup.procs file); returns its id."""
         if (running := self.pid) is not None:
             return running
@@ -76,7 +76,6 @@ class Process:
             subprocess.run(
                 ["setsid", "--fork", "sh", "-c", enter, str(cgroup), str(self.record), *command],
                 cwd="/",
-                env={**os.environ, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

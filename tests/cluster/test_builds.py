@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import build
+from tests.cluster.place import BUILDS
 from tests.cluster.processes import wait_for
 
 
@@ -52,7 +53,8 @@ def test_a_killed_build_is_begun_again(recipe: Path, tmp_path: Path) -> None:
     code = f"""
 from pathlib import Path
 from tests.cluster import build
-build.BUILDS = Path({str(build.BUILDS)!r})
+from tests.cluster.place import BUILDS
+build.BUILDS = Path({str(recipe.parents[1])!r})
 build.build(Path({str(tmp_path)!r}), "thing")
 """
     with subprocess.Popen([sys.executable, "-c", code], process_group=0) as builder:
@@ -64,8 +66,8 @@ build.build(Path({str(tmp_path)!r}), "thing")
 
 def test_names_that_begin_alike_do_not_meet(recipe: Path, tmp_path: Path) -> None:
     """Argo 4.0 and 3.7 are built side by side."""
-    (build.BUILDS / "thing-2").mkdir()
-    (build.BUILDS / "thing-2" / "build.sh").write_text(f'{sys.executable} -c "" && cp build.sh "$OUT/"\n')
+    (recipe.parents[1] / "thing-2").mkdir()
+    (recipe.parents[1] / "thing-2" / "build.sh").write_text(f'{sys.executable} -c "" && cp build.sh "$OUT/"\n')
     other = build.build(tmp_path, "thing-2")
     assert build.build(tmp_path, "thing") != other
     assert (other / "build.sh").exists()
@@ -73,4 +75,4 @@ def test_names_that_begin_alike_do_not_meet(recipe: Path, tmp_path: Path) -> Non
 
 def test_every_build_has_a_recipe() -> None:
     """A name without a build.sh would be noticed only on a machine that has never built it."""
-    assert all((build.BUILDS / name / "build.sh").is_file() for name in build.NAMES)
+    assert all((BUILDS / name / "build.sh").is_file() for name in build.NAMES)

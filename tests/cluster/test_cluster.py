@@ -65,7 +65,7 @@ def test_it_has_what_jobs_need(cluster: Cluster) -> None:
             "create", "--validate=strict", "-f", "-", stdin=json.dumps({**refused, "spec": {"entrypoynt": "typo"}})
         )
     run_pod(cluster, "devices", resources={"limits": dict.fromkeys(DEVICES, 2)})
-    assert cluster.kubectl("exec", "devices", "--", "printenv", "NVIDIA_COM_GPU").count(",") == 1
+    assert cluster.kubectl("exec", "-n", "default", "devices", "--", "printenv", "NVIDIA_COM_GPU").count(",") == 1
 
 
 def test_many_pods_write_to_one_volume_whoever_they_are(cluster: Cluster) -> None:
@@ -146,11 +146,7 @@ def test_up_again_changes_nothing(cluster: Cluster) -> None:
     assert all(pids.values())
 
 
-COMPONENTS = """etcd apiserver controller-manager scheduler containerd kubelet proxy policies devices
-volumes s3 registry argo-controller""".split()
-
-
-@pytest.mark.parametrize("name", COMPONENTS)
+@pytest.mark.parametrize("name", [*Cluster().components, "argo-controller"])
 def test_each_component_can_be_killed_and_started_again(cluster: Cluster, name: str) -> None:
     """The fault matrix rests on this: -9, some time of absence, back, and pods that ran are still running."""
     run_pod(cluster, "witness")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def read(file: Path) -> tuple[dict[str, bytes], tarfile.TarFile]:
     return files, tarfile.open(layer_file)
 
 
-def follow(files: dict[str, bytes], pointer: dict[str, str]) -> bytes:
+def follow(files: dict[str, bytes], pointer: dict[str, Any]) -> bytes:
     """What a pointer of the archive points at, if size and digest are right."""
     blob = files[f"blobs/{pointer['digest'].replace(':', '/')}"]
     assert pointer["digest"] == f"sha256:{hashlib.sha256(blob).hexdigest()}"

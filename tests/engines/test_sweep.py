@@ -163,9 +163,28 @@ def test_nothing_is_done_about_a_job_that_has_ended(phase: str) -> None:
     assert sweep(job, [pod("checkpoint", deletionTimestamp=at(-9000))], NOW) == []
 
 
-def test_a_job_that_is_being_stopped_is_not_stopped_again() -> None:
-    """The reason that is there stays."""
-    assert sweep(workflow(attempts("checkpoint", ("Pending", PULL, -7000)), shutdown="Stop"), [], NOW) == []
+def test_what_has_begun_is_stored_and_what_has_not_ends_at_once() -> None:
+    """Where the image of the steps is missing, storing the results can't start either."""
+    pending = attempts("checkpoint", ("Pending", PULL, -7000))
+    (action,) = sweep(workflow({**pending, **attempts("download", ("Pending", PULL, -7000))}), [], NOW)
+    assert isinstance(action, StopJob)
+    assert action.at_once
+    (action,) = sweep(workflow({**pending, **attempts("download", ("Succeeded", "", -7000))}), [], NOW)
+    assert isinstance(action, StopJob)
+    assert not action.at_once
+
+
+def test_a_stopped_job_whose_results_cannot_be_stored_ends_all_the_same() -> None:
+    """Argo would wait for the exit handler's pod for ever; why the job was stopped stays the reason."""
+    nodes = attempts("store-after-failure", ("Pending", PULL, -310))
+    job = workflow(nodes, shutdown="Stop")
+    job["metadata"]["annotations"][contract.ANNOTATION_REASON] = "learner 1 exited with code 3"
+    (action,) = sweep(job, [], NOW)
+    why = f"learner 1 exited with code 3; results could not be stored: {PULL}"
+    assert action == StopJob("j", why, at_once=True)
+    assert worth_a_look(job, NOW)
+    assert sweep(job, [], NOW - 60) == []
+    assert sweep(workflow(nodes, shutdown="Terminate"), [], NOW) == []
 
 
 def test_a_job_without_the_annotation_has_an_hour() -> None:

@@ -149,7 +149,7 @@ def test_a_server_that_says_nothing_is_given_up(server: ApiServer, tmp_path: Pat
     server.fail("get", "pods", lambda _: time.sleep(3.0))
     client = Kube("127.0.0.1", server.port, str(server.folder), timeout=0.3)
     began = time.monotonic()
-    with pytest.raises(KubeError, match="can't be reached: .*timed out") as raised:
+    with pytest.raises(KubeError, match=r"can't be reached: .*timed out") as raised:
         client.get("pods", "a")
     assert raised.value.passing
     assert time.monotonic() - began < 2.0

@@ -16,7 +16,7 @@ TOLD_WITHIN = 5.0  # seconds from the moment at which the cluster knows
 
 def assert_told_and_ended(user: ClusterUser, job: str, role: str, words: list[str]) -> None:
     """`list` says PENDING and why within seconds, and after start_timeout the job is FAILED for that reason."""
-    user.wait_for(lambda: bool(user.pods(job, role)) or quota_refused(user, job), f"a pod of {role}", 60)
+    user.wait_for(lambda: known(user, job, role), "a reason", 60)
     deadline = time.monotonic() + TOLD_WITHIN
     row: dict[str, Any] = {}
     while time.monotonic() < deadline and not all(word in row.get("reason", "") for word in words):
@@ -30,8 +30,13 @@ def assert_told_and_ended(user: ClusterUser, job: str, role: str, words: list[st
     assert user.alive(job) == []
 
 
-def quota_refused(user: ClusterUser, job: str) -> bool:
-    """A pod that a quota refuses does not exist: its node says so."""
+def known(user: ClusterUser, job: str, role: str) -> bool:
+    """Whether the cluster knows that a pod of that role can't start now, be it that a quota refuses to have it."""
+    for pod in user.pods(job, role):
+        scheduled = [part["status"] for part in pod["status"].get("conditions", ()) if part["type"] == "PodScheduled"]
+        waiting = [c["state"].get("waiting", {}) for c in pod["status"].get("containerStatuses", ())]
+        if "False" in scheduled or [why for why in waiting if why.get("reason") not in (None, "PodInitializing")]:
+            return True
     nodes = (user.api.get("workflows", job).get("status") or {}).get("nodes") or {}
     return any("quota" in node.get("message", "") for node in nodes.values())
 

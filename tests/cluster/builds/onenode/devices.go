@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
@@ -23,10 +25,11 @@ type plugin struct {
 	resource string
 	socket   string
 	count    int
+	watched  atomic.Int32 // by how many streams the kubelet follows the devices
 }
 
 func newDevicesCommand() *cobra.Command {
-	var folder string
+	var folder, health string
 	var resources map[string]int
 	command := &cobra.Command{
 		Use:   "devices",
@@ -34,17 +37,32 @@ func newDevicesCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			ended := make(chan error)
+			var all []*plugin
 			for resource, count := range resources {
 				socket := filepath.Join(folder, strings.ReplaceAll(resource, "/", "-")+".sock")
 				p := &plugin{resource: resource, socket: socket, count: count}
+				all = append(all, p)
 				go func() { ended <- p.serve() }()
 			}
+			go func() { ended <- http.ListenAndServe(health, healthOf(all)) }()
 			return <-ended
 		},
 	}
 	command.Flags().StringVar(&folder, "folder", "/var/lib/kubelet/plugins_registry", "where the kubelet looks for plugins")
+	command.Flags().StringVar(&health, "health", "", "ADDRESS:PORT at which to say whether the kubelet knows of all devices")
 	command.Flags().StringToIntVar(&resources, "resource", nil, "NAME=COUNT, repeatable")
 	return command
+}
+
+func healthOf(all []*plugin) http.HandlerFunc {
+	return func(response http.ResponseWriter, _ *http.Request) {
+		for _, p := range all {
+			if p.watched.Load() == 0 {
+				http.Error(response, p.resource+" is not registered", http.StatusServiceUnavailable)
+				return
+			}
+		}
+	}
 }
 
 func (p *plugin) serve() error {
@@ -87,6 +105,8 @@ func (p *plugin) ListAndWatch(_ *devices.Empty, stream devices.DevicePlugin_List
 	if err := stream.Send(&devices.ListAndWatchResponse{Devices: all}); err != nil {
 		return err
 	}
+	p.watched.Add(1)
+	defer p.watched.Add(-1)
 	<-stream.Context().Done()
 	return nil
 }
