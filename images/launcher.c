@@ -30,7 +30,7 @@ int main(int count, char **arguments, char **environment) {
     sprintf(python, "%s/bin/python3", folder);
 
     for (char **variable = environment; *variable; variable++)
-        if (!strncmp(*variable, "LX_", 3)) {
+        if (!strncmp(*variable, "LD_", 3)) {
             char *kept = malloc(sizeof KEPT + strlen(*variable));
             if (!kept)
                 return fails(*variable);

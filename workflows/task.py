@@ -103,5 +103,6 @@ def load(text: str) -> TrainingJob:
     spec = contract.JobSpec.from_json(json.dumps(values.pop("spec")))
     known = {field.name for field in fields(TrainingJob)}
     job = TrainingJob(spec=spec, **{name: value for name, value in values.items() if name in known})
-    lists = {name: tuple(getattr(job, name)) for name in ("env_from_secret", "tolerations", "notes")}
-    return replace(job, **lists)
+    return replace(
+        job, env_from_secret=tuple(job.env_from_secret), tolerations=tuple(job.tolerations), notes=tuple(job.notes)
+    )
