@@ -75,11 +75,16 @@ class JobStatus:
 _FIELDS = tuple(f.name for f in fields(JobStatus))
 
 
-def job_status(workflow: dict[str, Any], report: dict[str, Any] | None = None, now: float | None = None) -> JobStatus:
+def job_status(
+    workflow: dict[str, Any],
+    report: dict[str, Any] | None = None,
+    now: float | None = None,
+    pods_gone: bool = False,
+) -> JobStatus:
     """The status of the job that `workflow` is.
 
     `report` is the helper's last one: `time` (unix seconds), `progress` (N/M over all learners), `step`, `of`, `eta`
-    (seconds), `metrics`, `message`. Without `now` it counts as fresh.
+    (seconds), `metrics`, `message`. Without `now` it counts as fresh. `pods_gone`: it is known that no pod is left.
     """
     metadata, status = workflow.get("metadata", {}), workflow.get("status") or {}
     annotations = metadata.get("annotations") or {}
@@ -87,7 +92,8 @@ def job_status(workflow: dict[str, Any], report: dict[str, Any] | None = None, n
     nodes = read_nodes(status)
     learners = [node for node in nodes if node.learner]
     suspended = bool(workflow.get("spec", {}).get("suspend"))
-    state, waiting_for = _state(status, nodes, suspended, contract.ANNOTATION_RELEASED in annotations)
+    released = contract.ANNOTATION_RELEASED in annotations
+    state, waiting_for = _state(status, nodes, suspended, released, pods_gone)
     failed = failure(workflow, nodes, summary) if state == FAILED else Failure()
     progress = _progress(report or {}, nodes, now)
     return JobStatus(
@@ -127,20 +133,32 @@ def _json(text: str | None, default: Any) -> Any:
     return value if isinstance(value, type(default)) else default
 
 
-def _state(status: dict[str, Any], nodes: list[NodeStatus], suspended: bool, released: bool) -> tuple[str, str]:
+def _state(
+    status: dict[str, Any], nodes: list[NodeStatus], suspended: bool, released: bool, pods_gone: bool
+) -> tuple[str, str]:
     """FfDL's state, and in words what a job that is not at work waits for."""
     phase, message = status.get("phase", ""), status.get("message") or ""
     if phase == "Succeeded":
         return COMPLETED, ""
     if phase in ("Failed", "Error"):
         return FAILED, ""
-    alive = any(node.alive for node in nodes)
-    if suspended and not alive:
+    if suspended and not _can_start(nodes, pods_gone):
         return (HALTED, "") if released or nodes else (NOT_STARTED, "its submission has not been completed")
     running = {node.role for node in nodes if node.phase == "Running"}
     if not running and message.startswith("queued"):
         return QUEUED, message.removeprefix("queued").lstrip(": ")
     return _state_at_work(nodes, running, message)
+
+
+def _can_start(nodes: list[NodeStatus], pods_gone: bool) -> bool:
+    """Whether a pod of a suspended job runs or could.
+
+    Argo leaves a node Pending whose pod is deleted while its Workflow is suspended; a halting helper deletes such pods
+    before it ends.
+    """
+    if pods_gone or any(node.role == "checkpoint" and node.phase in ("Waiting", "Failed", "Error") for node in nodes):
+        return any(node.phase == "Running" for node in nodes)
+    return any(node.alive for node in nodes)
 
 
 def _state_at_work(nodes: list[NodeStatus], running: set[str], message: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from .connection import Connection
-from .errors import ApiError, api_error, unreachable
+from .errors import ApiError, Unreachable, api_error, unreachable
 
 CONNECT_TIMEOUT, READ_TIMEOUT = 5.0, 30.0  # seconds
 PATIENCE = 15.0  # seconds for which a busy server is asked again
@@ -72,14 +72,26 @@ class Api:
         for page in self.pages(kind, labels, fields, metadata):
             yield from page["items"] or ()
 
-    def pages(self, kind: Kind, labels: str = "", fields: str = "", metadata: bool = False) -> Iterator[Object]:
-        """The same as the API has them: lists, with the resourceVersion in their metadata."""
+    def pages(
+        self, kind: Kind, labels: str = "", fields: str = "", metadata: bool = False, at_one_time: bool = False
+    ) -> Iterator[Object]:
+        """The same as the API has them: lists, with the resourceVersion in their metadata.
+
+        A list that takes so long that the cluster forgets its beginning goes on with what is there now; `at_one_time`
+        forbids that (ApiError, status 410).
+        """
         accept = METADATA.format("List") if metadata else JSON
         query = {"limit": str(PAGE)}
         query |= {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
         what = f"list {kind.plural} in namespace {self.namespace}"
         while True:
-            page = self._json("GET", self.path(kind), what, query=query, accept=accept)
+            try:
+                page = self._json("GET", self.path(kind), what, query=query, accept=accept)
+            except ApiError as error:
+                if error.status != 410 or not error.go_on or at_one_time:
+                    raise
+                query["continue"] = error.go_on
+                continue
             yield page
             more = page["metadata"].get("continue")
             if not more:
@@ -140,19 +152,30 @@ class Api:
         data: bytes | None,
     ) -> bytes:
         """A busy server is asked again, one that has a fault too where asking twice does no harm."""
-        deadline, pause = time.monotonic() + PATIENCE, 0.2
+        deadline, pause, dropped = time.monotonic() + PATIENCE, 0.2, 0
         while True:
             try:
-                response = self.open(method, path, what, query, headers, data)
-                with response:
-                    return bytes(response.read())
+                return self._whole(method, path, what, query, headers, data)
             except ApiError as error:
                 again = error.status == 429 or (error.status in (500, 502, 503, 504) and method in IDEMPOTENT)
                 pause = error.retry_after or pause
                 if not again or time.monotonic() + pause > deadline:
                     raise
+            except Unreachable as error:  # a connection that was kept may have been closed meanwhile
+                dropped += 1
+                if not error.dropped or method not in IDEMPOTENT or dropped > 2:
+                    raise
             time.sleep(pause * random.uniform(0.9, 1.1))
             pause = min(2 * pause, 5.0)
+
+    def _whole(self, method: str, path: str, what: str, *rest: Any) -> bytes:
+        import urllib3
+
+        with self.open(method, path, what, *rest) as response:
+            try:
+                return bytes(response.read())
+            except urllib3.exceptions.HTTPError as error:
+                raise unreachable(error, self.connection.place, READ_TIMEOUT) from None
 
     def open(
         self,
@@ -169,8 +192,6 @@ class Api:
 
         url = self.connection.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT, read=read_timeout)
-        # A connection that was kept may have been closed by the server meanwhile.
-        retries = urllib3.Retry(0, read=1 if method == "GET" else 0, redirect=0, status=0)
         try:
             response = self._pool.request(
                 method,
@@ -179,7 +200,7 @@ class Api:
                 headers={**self.credentials(), **(headers or {})},
                 timeout=timeout,
                 preload_content=False,
-                retries=retries,
+                retries=False,
             )
             if response.status < 300:
                 return response

@@ -16,15 +16,22 @@ _MOST = 500  # characters of the server's own words
 
 
 class ApiError(EngineError):
-    """An answer of the cluster's that is an error. `status` is its HTTP code, `reason` Kubernetes' word for it."""
+    """An answer of the cluster's that is an error. `status` is its HTTP code, `reason` Kubernetes' word for it.
 
-    def __init__(self, line: str, status: int, reason: str = "", retry_after: float | None = None) -> None:
+    `retry_after` are seconds, `go_on` is where a list that took too long can be gone on with.
+    """
+
+    def __init__(
+        self, line: str, status: int, reason: str = "", retry_after: float | None = None, go_on: str = ""
+    ) -> None:
         super().__init__(line)
-        self.status, self.reason, self.retry_after = status, reason, retry_after
+        self.status, self.reason, self.retry_after, self.go_on = status, reason, retry_after, go_on
 
 
 class Unreachable(EngineError):  # noqa: N818 (reads as the sentence it is)
-    """The cluster gave no answer."""
+    """The cluster gave no answer. `dropped`: it was spoken to, and closed the connection."""
+
+    dropped = False
 
 
 def api_error(status: int, body: bytes, what: str, place: str, retry_after: str | None = None) -> ApiError:
@@ -33,7 +40,8 @@ def api_error(status: int, body: bytes, what: str, place: str, retry_after: str 
     reason = str(answer.get("reason") or "")
     message = " ".join(str(answer.get("message") or body[:_MOST].decode("utf-8", "replace")).split())[:_MOST]
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
-    return ApiError(_words(status, reason, message, bool(answer), what, place), status, reason, seconds)
+    go_on = str((answer.get("metadata") or {}).get("continue") or "")
+    return ApiError(_words(status, reason, message, bool(answer), what, place), status, reason, seconds, go_on)
 
 
 def _answer(body: bytes) -> dict[str, Any]:
@@ -87,6 +95,10 @@ def unreachable(error: BaseException, place: str, timeout: float) -> Unreachable
         return Unreachable(f"{place} did not answer within {timeout:g} s")
     if "Name or service not known" in text or "nodename nor servname" in text or "Temporary failure in name" in text:
         return Unreachable(f"{place} can't be reached: its name is not known")
+    if "Connection aborted" in text or "Connection broken" in text:
+        found = Unreachable(f"{place} closed the connection; does the cluster start or stop just now?")
+        found.dropped = True
+        return found
     for known in ("Connection refused", "No route to host", "Network is unreachable", "Connection reset"):
         if known in text:
             return Unreachable(f"{place} can't be reached: {known.lower()}; does the cluster run?")

@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..base import LogLine
@@ -55,10 +55,10 @@ class PodLog:
         if self._since is not None:
             query["sinceTime"] = self._since + "Z"
         elif since is not None:
-            query["sinceTime"] = datetime.fromtimestamp(since).astimezone().isoformat(timespec="seconds")
+            query["sinceTime"] = datetime.fromtimestamp(int(since), UTC).isoformat().replace("+00:00", "Z")
         if tail is not None and self._since is None:
             query["tailLines"] = str(tail + ARGOS_LINES)
-        for raw in self._lines(query):
+        for raw in self._lines(query, follow):
             if again[raw]:
                 again[raw] -= 1
                 continue
@@ -73,7 +73,7 @@ class PodLog:
             if self._response is not None:
                 self._response.shutdown()
 
-    def _lines(self, query: dict[str, str]) -> Iterator[bytes]:
+    def _lines(self, query: dict[str, str], follow: bool) -> Iterator[bytes]:
         import urllib3
 
         pod = self.attempt.pod
@@ -83,7 +83,7 @@ class PodLog:
             with self._api.open("GET", path, what, query, {"Accept": "*/*"}, read_timeout=SILENCE) as response:
                 self._response = response
                 if not self.closed:
-                    yield from lines(response)
+                    yield from lines(response, ended_only=follow)
         except ApiError as error:
             if error.status == 404:
                 raise LogGone from None

@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,7 +130,7 @@ class _Watcher:
         """Tells all there are; returns the version to watch from."""
         found: list[Object] = []
         version = ""
-        for page in self.api.pages(self.source.kind, self.source.labels, self.source.fields):
+        for page in self.api.pages(self.source.kind, self.source.labels, self.source.fields, at_one_time=True):
             found += page["items"] or ()
             version = page["metadata"]["resourceVersion"]
         self.queue.put(Change(self.source, LISTED, found))
@@ -171,11 +171,11 @@ class _Watcher:
         return str(found["metadata"]["resourceVersion"])
 
 
-def lines(response: Any) -> Any:
-    """The lines of a body that is still being written, as they come."""
+def lines(response: Any, ended_only: bool = True) -> Iterator[bytes]:
+    """The lines of a body that is still being written, as they come; one without an end if it is not `ended_only`."""
     rest = b""
     for piece in response.stream(amt=None if response.chunked else 65536):
         *whole, rest = (rest + piece).split(b"\n")
         yield from whole
-    if rest:
+    if rest and not ended_only:
         yield rest

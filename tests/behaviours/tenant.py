@@ -7,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.behaviours.kubernetes_api import Api, Object
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, ClusterError
 
 SETTINGS = "ffdl-tenant"
 
@@ -78,7 +77,7 @@ def tenant(name: str = "ffdl-test") -> Iterator[Tenant]:
         found.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(_to_this_machine(found)))
         yield Tenant(found, namespace, found.user("tester", namespace))
     finally:
-        with contextlib.suppress(subprocess.SubprocessError):
+        with contextlib.suppress(ClusterError):
             found.kubectl("delete", "namespace", namespace, "--timeout=120s")
 
 

@@ -74,7 +74,7 @@ def noted(place: Place) -> Before | None:
         before: Before = json.loads((place.run / "before.json").read_text())
     except (FileNotFoundError, ValueError):
         return None
-    return before if before["boot"] == BOOT.read_text() else None
+    return before if before.get("boot") == BOOT.read_text() else None
 
 
 def restore(place: Place, before: Before) -> list[str]:

@@ -1,4 +1,4 @@
-"""python -m tests.faults [--only PATTERN] [--runs N] [--again] [--list]"""
+"""python -m tests.faults [--only PATTERN] [--runs N] [--again] [--any-commit] [--gentle] [--list]"""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--runs", type=int, default=1, help="how often each is to have been run (default 1)")
     made.add_argument("--again", action="store_true", help="run also what was run at this commit")
+    made.add_argument("--any-commit", action="store_true", help="what held when it was last run need not be run again")
     made.add_argument("--gentle", action="store_true", help="only what no other job of the cluster feels")
     made.add_argument("--list", action="store_true", help="print the scenarios and run none")
     return made
@@ -63,7 +64,7 @@ def run(cluster: Cluster, records: Records, options: argparse.Namespace) -> list
     """Runs what is due; returns those of all the chosen scenarios' runs that did not hold."""
     scenarios = chosen(options.only, options.gentle)
     with tempfile.TemporaryDirectory(prefix="ffdl-faults-") as folder, matrix(cluster, records, Path(folder)) as made:
-        todo = scenarios * options.runs if options.again else made.due(scenarios, options.runs)
+        todo = scenarios * options.runs if options.again else made.due(scenarios, options.runs, options.any_commit)
         reference = made.reference() if todo else ""
         for number, scenario in enumerate(todo, 1):
             print(f"[{number}/{len(todo)}] {scenario.name} ...", flush=True)

@@ -28,6 +28,8 @@ def delete(*pods: tuple[str, ...], force: bool = False) -> Fault:
         for name in names:
             trial.user.api.delete("pods", name, grace=0 if force else None)
         trial.wait(lambda: not trial.moving(), "the end of the process that moved bytes", 60)
+        if trial.movers:
+            trial.notes.append(f"its process ended after {time.time() - at:.1f} s")
         trial.hurry(road=True)
         return at
 

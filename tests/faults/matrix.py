@@ -15,7 +15,7 @@ from tests.behaviours.cluster_user import ClusterUser
 from tests.behaviours.tenant import tenant
 from tests.cluster.cluster import Cluster
 from tests.cluster.place import BUILDS, CHECKOUT
-from tests.faults.records import FAILED, HELD, SLOW, UNDISTURBED, Record, Records, Setting, of
+from tests.faults.records import FAILED, HELD, SLOW, UNDISTURBED, Record, Records, Setting, latest, of
 from tests.faults.scenarios import SCENARIOS, Scenario
 from tests.faults.trial import Moment, Trial, road
 
@@ -31,10 +31,13 @@ class Matrix:
     records: Records
     setting: Setting
 
-    def due(self, scenarios: Sequence[Scenario], runs: int) -> list[Scenario]:
-        """Each as often as it is still to be run, all once before any twice."""
+    def due(self, scenarios: Sequence[Scenario], runs: int, any_commit: bool = False) -> list[Scenario]:
+        """Each as often as it is still to be run, all once before any twice. `any_commit`: what held once has been."""
         known = self.records.all()
         done = {scenario.name: len(of(known, scenario.name, self.setting)) for scenario in scenarios}
+        if any_commit:
+            last = {scenario.name: latest(known, scenario.name) for scenario in scenarios}
+            done |= {name: max(done[name], sum(run.verdict == HELD for run in last[name])) for name in done}
         return [scenario for turn in range(runs) for scenario in scenarios if done[scenario.name] <= turn]
 
     def reference(self) -> str:

@@ -66,7 +66,17 @@ def everything_flows(trial: Trial, since: float) -> float:
 
 def all_is_stored(trial: Trial, since: float) -> float:
     """The job is over; what became of it is looked at later."""
-    return _when(trial, lambda: time.time() if trial.over() else None, "the end of storing")
+    later: list[float] = []
+
+    def over() -> float | None:
+        if not later and (found := trial.watcher.processes("store").items()):
+            later.extend(began for pid, began in found if pid not in trial.movers)
+        return time.time() if trial.over() else None
+
+    at = _when(trial, over, "the end of storing")
+    if later:
+        trial.notes.append(f"the next process began after {later[0] - since:.1f} s")
+    return at
 
 
 def is_halted(trial: Trial, since: float) -> float:

@@ -149,7 +149,8 @@ class Trial:
         """From here on nothing slows the job down, or nothing on the road to its stores."""
         self.throttle.rate = WITHOUT
         if not road:
-            (self.watcher.volume / "job" / "gate").touch()
+            with contextlib.suppress(FileNotFoundError):  # the job is over, its volume gone
+                (self.watcher.volume / "job" / "gate").touch()
 
     def finish(self) -> None:
         """The job's end, and a look at all that it left. Raises Lost, AssertionError."""
