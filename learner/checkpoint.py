@@ -126,8 +126,10 @@ def write(folder: str, step: int, document: bytes, contents: Sequence[Any], **ab
     names = next(pair for pair in NAMES if current.keys().isdisjoint(pair))
     with _opened_folder(path) as descriptor:
         try:
-            # OR, not set: the group and setgid bits of a shared volume stay.
-            os.fchmod(descriptor, stat.S_IMODE(os.fstat(descriptor).st_mode) | 0o755)
+            # OR, not set: the group and setgid bits of a shared volume stay. A restored one may be another user's.
+            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            if mode | 0o755 != mode:
+                os.fchmod(descriptor, mode | 0o755)
             _unlink(descriptor, (*names, UNFINISHED))
             with _created_file(descriptor, UNFINISHED) as marker_stream:
                 files = {}

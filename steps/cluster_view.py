@@ -142,10 +142,7 @@ class ClusterView:
         """Asks the API server; where it does not answer, what was last heard has to do."""
         try:
             last = patiently(lambda: kept(self._kube.get(WORKFLOWS, self._job_id)), FRESH_PATIENCE)
-            found = patiently(
-                lambda: list(self._kube.list(PODS, f"{contract.LABEL_JOB}={self._job_id}")), FRESH_PATIENCE
-            )
-            pods = {pod.name: pod for pod in map(pod_of, found[:-1])}
+            pods = patiently(lambda: {pod.name: pod for pod in self._list_pods()}, FRESH_PATIENCE)
         except KubeError:
             pass
         return last, pods
@@ -187,6 +184,7 @@ class ClusterView:
     def _write_report(self) -> None:
         if self.epoch() > self._own_epoch:
             return
+        self._reported = time.monotonic()
         text = json.dumps(self._report)
         body = {"metadata": {"resourceVersion": self._version}, "data": {REPORT: text}}
         try:
@@ -199,7 +197,6 @@ class ClusterView:
             else:
                 raise
             raise KubeError(0, "the report's place has changed") from None  # once more
-        self._reported = time.monotonic()
 
     def close(self) -> None:
         if self._outbox.is_alive() and self.epoch() == self._own_epoch:

@@ -123,8 +123,6 @@ class Kube:
         query |= {"labelSelector": labels, "fieldSelector": fields, "timeoutSeconds": str(max(1, round(seconds)))}
         with self._answer("GET", self._path(plural), query, None, seconds + self.timeout) as answer:
             while line := answer.readline():
-                if not line.endswith(b"\n"):
-                    raise KubeError(0, "the API server broke off in the middle of a word")
                 event = _parsed(line)
                 found = event.get("object") or {}
                 if event.get("type") == "ERROR":

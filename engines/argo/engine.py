@@ -15,7 +15,7 @@ from . import deletion, objects, records
 from .access import CONFIG_MAPS, PODS, SECRETS, WORKFLOWS, Api, Object
 from .connection import connect
 from .pods import live
-from .reasons import explained
+from .reasons import explained, status_of
 from .sweeping import sweep_seen
 from .watching import GONE, Feed, Source
 
@@ -92,12 +92,12 @@ class ArgoEngine:
         """The status of a job, and what whoever looks at it does: helps one whose pods can't start to its end, says
         why it waits, and keeps the end of one that is over in its record.
         """
-        status = job_status(workflow, report, time.time())
+        status = status_of(self._api, workflow, report)
         if not status.terminal:
             with suppress(EngineError):
                 if sweep_seen(self._api, workflow):
                     workflow = self._api.find(WORKFLOWS, status.id) or workflow
-                    status = job_status(workflow, report, time.time())
+                    status = status_of(self._api, workflow, report)
             return explained(self._api, status)
         if workflow["metadata"].get("deletionTimestamp") is None:
             record = record or records.find(self._api, status.id)
@@ -179,14 +179,18 @@ class ArgoEngine:
         from . import logs
 
         wanted = logs.Selection(learner=learner, step=step, attempt=attempt, tail=tail, since=since)
-        job = logs.Job(self._api, lambda: self.site, self.workflow(job_id))
+        workflow = self._find(job_id)
+        if workflow is None:
+            return logs.of_record(self._api, self.site, job_id, self.status(job_id).learners, wanted)
+        job = logs.Job(self._api, lambda: self.site, workflow)
         return logs.follow(job, wanted) if follow else logs.read(job, wanted)
 
     def metrics(self, job_id: str, follow: bool = False) -> Iterator[dict[str, Any]]:
         from .metrics import metrics
 
-        workflow = self.workflow(job_id)
-        return metrics(self._api, lambda: self.site, workflow, job_status(workflow).learners, follow)
+        workflow = self._find(job_id)
+        learners = (self.status(job_id) if workflow is None else job_status(workflow)).learners
+        return metrics(self._api, lambda: self.site, job_id, workflow, learners, follow)
 
     def events(self, job_id: str) -> Sequence[Event]:
         from .events import events

@@ -7,29 +7,32 @@ lines of all its attempts and no times.
 from __future__ import annotations
 
 import heapq
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...learner import contract
 from ..base import EngineError, LogLine, Refused
-from ..status import HALTED, JobStatus, job_status
+from ..status import HALTED, JobStatus
 from . import stored
 from .access import PODS, WORKFLOWS, Api, Object
 from .following import Follower
 from .podlog import LogGone, PodLog
 from .pods import CARRIER_ROLE, Attempt, attempts, live
+from .reasons import status_of
 from .watching import GONE, Feed, Source
 
 if TYPE_CHECKING:
     from ...workflows.site import Site
 
 MOST_STREAMS = 64  # that are open at once
-LOOK = 0.2  # seconds
+MOST_OVERLAP = 100  # lines by which the end of a file is found again in a pod's output
+LOOK, HALT_LOOK = 0.2, 1.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Job:
 
     @property
     def over(self) -> bool:
-        return over(job_status(self.workflow))
+        return over(status_of(self.api, self.workflow))
 
     def present(self) -> set[str]:
         """The job's pods that are there."""
@@ -87,7 +90,7 @@ def read(job: Job, wanted: Selection) -> Iterator[LogLine]:
     return _history(job, pods, wanted)
 
 
-def _history(job: Job, pods: Iterable[PodLog], wanted: Selection) -> Iterator[LogLine]:
+def _history(job: Job, pods: Iterable[PodLog], wanted: Selection, follow: bool = False) -> Iterator[LogLine]:
     by_source: dict[str, list[PodLog]] = {}
     for pod in pods:
         by_source.setdefault(pod.attempt.source, []).append(pod)
@@ -95,7 +98,7 @@ def _history(job: Job, pods: Iterable[PodLog], wanted: Selection) -> Iterator[Lo
         streams: list[Iterable[LogLine]] = []
         files = _kept(job, by_source, wanted, stack) if by_source else {}
         for source, several in by_source.items():
-            lines = _kept_lines(files[source], several) if source in files else _written(several, wanted)
+            lines = _kept_lines(job, files[source], several, follow) if source in files else _written(several, wanted)
             recent = _since(lines, wanted.since)
             streams.append(recent if wanted.tail is None else deque(recent, maxlen=wanted.tail))
         if len(streams) > MOST_STREAMS:
@@ -105,47 +108,69 @@ def _history(job: Job, pods: Iterable[PodLog], wanted: Selection) -> Iterator[Lo
 
 
 def _kept(job: Job, by_source: dict[str, list[PodLog]], wanted: Selection, stack: ExitStack) -> dict[str, Path]:
-    """Learners of whose pods some are gone -> the files with their lines. Raises Refused where there can be none."""
+    """Learners whose pods do not have all that they wrote -> the files with it. Raises Refused where there is none."""
     present = job.present()
-    lost = {
-        source: [pod for pod in several if pod.attempt.ran and pod.attempt.pod not in present]
-        for source, several in by_source.items()
-    }
-    names = {f"{source}/{contract.TRAINING_LOG}": source for source, gone in lost.items() if gone}
-    steps = [source for source in names.values() if not source.startswith("learner-")]
-    if steps and all(pod.attempt.pod not in present for pod in by_source[steps[0]]):
+    there = {name: [pod for pod in several if pod.attempt.pod in present] for name, several in by_source.items()}
+    lost = [name for name, several in by_source.items() if any(p.attempt.ran for p in several if p not in there[name])]
+    steps = [name for name in lost if not name.startswith("learner-")]
+    if steps and not there[steps[0]]:
         raise Refused(f"the pod of {steps[0]} is gone, and with it what it wrote; learners' logs alone are kept")
-    if wanted.attempt is not None and names and not steps:
+    if wanted.attempt is not None and len(lost) > len(steps):
         raise Refused(
             f"the pod of attempt {wanted.attempt} is gone; what is kept of it is together with the other attempts: "
             "leave --attempt out"
         )
-    learners = {name: stored.as_stored(name) for name, source in names.items() if source not in steps}
-    if not learners:
+    if wanted.attempt is None and wanted.since is None and wanted.tail is None:
+        lost += [name for name, several in there.items() if name not in lost and any(map(_cut, several))]
+    names = {f"{name}/{contract.TRAINING_LOG}": name for name in lost if name not in steps}
+    if not names:
         return {}
     try:
-        found = job.files(learners, stack)
+        found = job.files({name: stored.as_stored(name) for name in names}, stack)
     except EngineError:
-        if not present.intersection(pod.attempt.pod for several in by_source.values() for pod in several):
+        if not any(there.values()):
             raise
         return {}  # what the pods that are there have is better than nothing
     return {names[name]: file for name, file in found.items()}
 
 
-def _kept_lines(file: Path, pods: list[PodLog]) -> Iterator[LogLine]:
-    """The lines in the file, then those of the last pod that are not in it yet."""
-    source, number = pods[-1].attempt.source, pods[-1].attempt.number
-    with open(file, encoding="utf-8", errors="replace", newline="\n") as stream:
-        kept = [line.rstrip("\n") for line in stream]
-    yield from (LogLine(source, number, None, text) for text in kept)
+def _cut(pod: PodLog) -> bool:
     with suppress(LogGone):
-        newest = list(pods[-1].read())
-        yield from newest[_overlap(kept, [line.text for line in newest]) :]
-    for pod in pods[:-1]:
+        return not pod.begins_with_its_first_line()
+    return False
+
+
+def _kept_lines(job: Job, file: Path, pods: list[PodLog], follow: bool) -> Iterator[LogLine]:
+    """The lines in the file; to be followed, also those of the last pod that are not in it yet."""
+    newest = pods[-1]
+    last: deque[str] = deque(maxlen=MOST_OVERLAP)
+    with open(file, encoding="utf-8", errors="replace", newline="\n") as stream:
+        for text in stream:
+            last.append(text.rstrip("\n"))
+            yield LogLine(newest.attempt.source, newest.attempt.number, None, last[-1])
+    for pod in pods if newest.attempt.ended else pods[:-1]:
         pod.closed = True
+    if follow and not newest.closed:
+        with suppress(LogGone):
+            known = _known(list(last), PodLog(job.api, newest.attempt).read())
+            yield from islice(newest.read(), known, None)
 
 
-def _overlap(before: list[str], after: list[str]) -> int:
+def _known(end: Sequence[str], lines: Iterable[LogLine]) -> int:
+    """How many of `lines` come before or are the `end` of what was read elsewhere; 0 if nothing of it is there."""
+    if not end:
+        return 0
+    window: deque[str] = deque(maxlen=len(end))
+    for number, line in enumerate(lines, 1):
+        window.append(line.text)
+        if number == len(end) and (size := _overlap(end, list(window))):
+            return size
+        if number > len(end) and line.text == end[-1] and list(window) == end:
+            return number
+    return _overlap(end, list(window)) if len(window) < len(end) else 0
+
+
+def _overlap(before: Sequence[str], after: Sequence[str]) -> int:
     """How many lines at the end of `before` are those at the beginning of `after`."""
     for size in range(min(len(before), len(after)), 0, -1):
         if before[-size] == after[0] and before[-size:] == after[:size]:
@@ -157,6 +182,21 @@ def _written(pods: list[PodLog], wanted: Selection) -> Iterator[LogLine]:
     for pod in pods:
         with suppress(LogGone):
             yield from pod.read(wanted.since, wanted.tail)
+
+
+def of_record(api: Api, site: Site, job_id: str, learners: int, wanted: Selection) -> Iterator[LogLine]:
+    """What is stored of a job whose Workflow is gone. Raises Refused for what is not kept so long."""
+    if wanted.step is not None or wanted.attempt is not None:
+        raise Refused(f"the Workflow of {job_id} is gone: only whole logs of learners are kept")
+    chosen = range(learners) if wanted.learner is None else (wanted.learner - 1,)
+    names = {
+        f"{contract.learner_name(index)}/{contract.TRAINING_LOG}": contract.learner_name(index) for index in chosen
+    }
+    with stored.stored(api, site, job_id, {name: stored.as_stored(name) for name in names}) as files:
+        for name, file in files.items():
+            with open(file, encoding="utf-8", errors="replace", newline="\n") as stream:
+                lines = (LogLine(names[name], 1, None, text.rstrip("\n")) for text in stream)
+                yield from lines if wanted.tail is None else deque(lines, maxlen=wanted.tail)
 
 
 def _since(lines: Iterable[LogLine], since: float | None) -> Iterator[LogLine]:
@@ -172,16 +212,20 @@ def follow(job: Job, wanted: Selection) -> Iterator[LogLine]:
     follower = Follower(job.api, wanted.wants)
     feed = Feed(job.api, Source(WORKFLOWS, fields=f"metadata.name={job.id}"))
     try:
-        yield from _history(job, follower.admit(job.workflow), wanted)
+        yield from _history(job, follower.admit(job.workflow), wanted, follow=True)
         follower.begin()
-        status = job_status(job.workflow)
+        workflow, looked = job.workflow, time.monotonic()
+        status = status_of(job.api, workflow)
         while not over(status):
             yield from follower.lines(LOOK)
+            if status.halting and time.monotonic() - looked > HALT_LOOK:  # pods may go without a change of the Workflow
+                status, looked = status_of(job.api, workflow), time.monotonic()
             while (change := feed.next(0.0)) is not None:
                 if change.what == GONE or not change.objects:
                     return
-                status = job_status(change.objects[0])
-                follower.admit(change.objects[0])
+                workflow = change.objects[0]
+                status, looked = status_of(job.api, workflow), time.monotonic()
+                follower.admit(workflow)
                 follower.begin()
         yield from follower.rest()
     finally:

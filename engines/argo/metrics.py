@@ -9,13 +9,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
-from ..status import HALTED, job_status
+from ..status import HALTED
 from . import stored
 from .access import WORKFLOWS, Api, Object
 from .carrier import Carrier
 from .errors import ApiError
 from .exec import Lost
 from .pods import attempts, live
+from .reasons import status_of
 
 if TYPE_CHECKING:
     from ...workflows.site import Site
@@ -72,20 +73,20 @@ class Records:
 
 
 def metrics(
-    api: Api, site: Callable[[], Site], workflow: Object, learners: int, follow: bool
+    api: Api, site: Callable[[], Site], job_id: str, workflow: Object | None, learners: int, follow: bool
 ) -> Iterator[dict[str, Any]]:
-    """Oldest first; `follow` until the job has ended or is halted."""
-    name = workflow["metadata"]["name"]
-    records = Records(api, site, name, learners)
+    """Oldest first; `follow` until the job has ended or is halted. `workflow` is None when it is gone."""
+    records = Records(api, site, job_id, learners)
     try:
-        while True:
-            status = job_status(workflow)
+        while workflow is not None:
+            status = status_of(api, workflow)
             over = status.terminal or status.state == HALTED
             yield from _now(records, workflow, over)
             if over or not follow:
                 return
             time.sleep(LOOK)
-            workflow = api.get(WORKFLOWS, name)
+            workflow = api.find(WORKFLOWS, job_id)
+        yield from records.from_store()
     finally:
         records.close()
 

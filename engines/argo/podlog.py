@@ -18,6 +18,7 @@ from .watching import lines
 SILENCE = 600.0  # seconds without output after which a stream is opened anew
 _FAREWELL = re.compile(rb"^\S+ Error: exit status \d+$")  # its last line where the command has failed
 ARGOS_LINES = 20  # of a pod's last ones that may not be the command's
+MOST_FIRST_LINE = 64  # bytes of it that are looked at
 _SECOND = len("2026-01-01T00:00:00")
 # What Argo's executor says of itself, at times behind a line that the command did not end.
 _ARGO = re.compile(rb'time="?\S+"? level=\w+ msg="(?:[^"\\]|\\.)*"(?: \w+=\S+)* argo=true(?: .*)?$')
@@ -65,6 +66,14 @@ class PodLog:
             self._remember(raw)
             if (line := self._parse(raw)) is not None:
                 yield line
+
+    def begins_with_its_first_line(self) -> bool:
+        """Whether nothing is lost of what was written: of a long log a node keeps the last part only.
+
+        The first to write is always Argo's executor. Raises LogGone, EngineError.
+        """
+        first = next(iter(self._lines({"container": MAIN, "limitBytes": str(MOST_FIRST_LINE)}, follow=False)), b"")
+        return not first or first.startswith(b"time=")
 
     def close(self) -> None:
         """Ends a reading that waits, from another thread."""

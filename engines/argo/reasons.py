@@ -1,4 +1,4 @@
-"""Why a job waits, where its Workflow alone does not say: its pods and their Events know."""
+"""A job's status where its Workflow alone does not say: its pods and their Events know."""
 
 from __future__ import annotations
 
@@ -6,16 +6,29 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from ...learner import contract, waiting
 from ..base import EngineError
-from ..status import PENDING, PROCESSING, JobStatus
+from ..status import PENDING, PROCESSING, JobStatus, job_status
 from .access import EVENTS, PODS, Api, Object
 from .pods import CARRIER_ROLE
 
 SOON = 2.0  # seconds in which a pod may well be starting
 MOST_PODS = 5  # whose Events are looked at
 HELPER = "checkpoint"
+
+
+def status_of(api: Api, workflow: Object, report: dict[str, Any] | None = None) -> JobStatus:
+    """As `job_status`. A suspended Workflow's node stays Pending when its pod is deleted: there the pods are asked."""
+    now = time.time()
+    status = job_status(workflow, report, now)
+    if status.halting and all(node.phase != "Running" for node in status.nodes):
+        labels = f"{contract.LABEL_JOB}={status.id},{contract.LABEL_ROLE}!={CARRIER_ROLE}"
+        unfinished = api.list(PODS, labels, "status.phase!=Succeeded,status.phase!=Failed", metadata=True)
+        if next(unfinished, None) is None:
+            return job_status(workflow, report, now, pods_gone=True)
+    return status
 
 
 def needs_a_look(status: JobStatus, now: float) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ...workflows.site import Site
 
 MOST_CODE = 700 * 1024  # bytes of zip that travel in the ConfigMap, which may have 1 MiB in all
+_ARGOS = "workflows.argoproj.io/"
 _NOT_COPIED = (contract.ANNOTATION_REASON, contract.ANNOTATION_STOP, contract.ANNOTATION_RELEASED)
 
 
@@ -73,10 +74,8 @@ def check(site: Site, workflow: Object) -> None:
 
 
 def _create_workflow(api: Api, job_id: str, workflow: Object) -> Object:
-    metadata = {key: value for key, value in workflow["metadata"].items() if key in ("annotations", "labels")}
-    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _NOT_COPIED}
-    metadata |= {"name": job_id, "annotations": annotations}
-    metadata["labels"] = {**(metadata.get("labels") or {}), contract.LABEL_JOB: job_id}
+    annotations, labels = (_users(workflow["metadata"].get(part)) for part in ("annotations", "labels"))
+    metadata = {"name": job_id, "annotations": annotations, "labels": {**labels, contract.LABEL_JOB: job_id}}
     spec = {key: value for key, value in workflow["spec"].items() if key != "shutdown"}
     try:
         return api.create(WORKFLOWS, {"metadata": metadata, "spec": {**spec, "suspend": True}})
@@ -84,3 +83,8 @@ def _create_workflow(api: Api, job_id: str, workflow: Object) -> Object:
         if error.reason == "AlreadyExists":
             raise Refused(f"there is a job {job_id} already") from None
         raise
+
+
+def _users(values: Mapping[str, str] | None) -> dict[str, str]:
+    """Of a Workflow's labels or annotations what tells nothing of how it has run: that is another job's."""
+    return {k: v for k, v in (values or {}).items() if k not in _NOT_COPIED and not k.startswith(_ARGOS)}

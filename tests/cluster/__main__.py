@@ -67,6 +67,8 @@ def run(cluster: Cluster, options: argparse.Namespace) -> int:
         case "status":
             return status(cluster)
         case "env":
+            if not cluster.running:
+                raise ClusterError("it does not run: python -m tests.cluster up")
             for name, value in cluster.env().items():
                 print(
                     f"export {name}={shlex.quote(value)}"
@@ -74,7 +76,7 @@ def run(cluster: Cluster, options: argparse.Namespace) -> int:
                     else f'export PATH="{cluster.place.tools}:$PATH"'
                 )
         case "shell":
-            return cluster.shell(options.command)
+            return cluster.shell(options.command[options.command[:1] == ["--"] :])
         case "load":
             cluster.load(*options.files)
         case "kill" | "start":

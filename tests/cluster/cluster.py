@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from . import build, cgroups, components, health, images, install, jobs, keys, leftovers, namespaces, settings
-from .place import NAMESPACE, NODE, Place
+from .place import ADDRESSES, NAMESPACE, NODE, Place
 from .processes import Process, wait_for
 
-ARGO = {"4.0": ("argo", "4.0.2"), "3.7": ("argo-3.7", "3.7.6")}
-IN_PODS = {"argo-controller": "workflow-controller", "argo-server": "argo-server"}
+# Of each line of Argo: the build, its version, and its controller's folder in argo-config.
+ARGO = {"4.0": ("argo", "4.0.2", "controller"), "3.7": ("argo-3.7", "3.7.6", "controller-3.7")}
+FIRST, LAST = ("etcd", "apiserver", "containerd"), ("devices", "policies")
+# Components that are pods: the Deployment, and the program in it.
+IN_PODS = {"argo-controller": ("workflow-controller", "workflow-controller"), "argo-server": ("argo-server", "argo")}
 
 
 class ClusterError(Exception):
@@ -34,12 +37,12 @@ class Cluster:
 
     # What it consists of
 
-    @cached_property
+    @functools.cached_property
     def builds(self) -> dict[str, Path]:
         """Where its programs are, once `up` has built them."""
         return {name: build.place(self.place.cache, name) for name in build.NAMES}
 
-    @cached_property
+    @functools.cached_property
     def components(self) -> dict[str, components.Component]:
         """The processes beside the pods, by name, in order of start."""
         return components.components(self.place, self.builds)
@@ -60,7 +63,7 @@ class Cluster:
         `argo` is a line of ARGO; `finalizer` has the controller capture how pods end by a finalizer on each;
         `job_images` are built from this checkout and imported.
         """
-        line, version = ARGO[argo]
+        line, version, controller = ARGO[argo]
         built = {name: self._built(name) for name in (*build.NAMES, line)}
         own = images.own({**built, "argo": built[line]}, version)
         archives = {image.name: images.archive(image, self.place.cache / "images") for image in own}
@@ -71,16 +74,15 @@ class Cluster:
                 self._sweep()
                 leftovers.note(self.place, before or leftovers.look(self.place))
             self._start_all()
-            self.load(*archives.values())
+            self._load_once(archives.values())
             self.say("applying Argo and argo-config")
             install.basics(self.place, self.kubectl)
             install.argo(self.place, self.kubectl, built[line], version)
-            install.configuration(self.kubectl, finalizer=finalizer)
-            for name in IN_PODS:
-                self.start(name)
+            install.configuration(self.kubectl, f"{controller}-capturing" if finalizer else controller)
+            self.start(*IN_PODS)
             if job_images:
                 self.say(f"building the images of jobs: {', '.join(job_images)}")
-                self.load(*jobs.archives(self.place.cache, archives[images.DEBIAN], job_images))
+                self._load_once(jobs.archives(self.place.cache, archives[images.DEBIAN], job_images))
             self.say("waiting until it is ready")
             wait_for(self.ready, f"the cluster (see {self.place.run}/logs)", 180, 0.2)
 
@@ -111,8 +113,10 @@ class Cluster:
         for folder in ("etcd", "s3", "volumes"):
             (self.place.run / folder).mkdir(exist_ok=True)
         self._write_tools()
-        for name in self.components:
-            self.start(name)
+        self.start(*FIRST)  # some of the others give up where there is no API server, the last where there is no node
+        self.start(*(name for name in self.components if name not in LAST))
+        wait_for(lambda: self.kubectl("get", "nodes", "-o", "name"), "the node")
+        self.start(*LAST)
 
     def _sweep(self) -> None:
         if left := cgroups.end(self.place.name):
@@ -137,16 +141,34 @@ class Cluster:
 
     # One component at a time
 
-    def start(self, name: str, within: float = 60) -> None:
-        """Start a component unless it runs, and wait until it is healthy."""
-        if name in IN_PODS:
-            self.kubectl("scale", "deployment", IN_PODS[name], "-n", "argo", "--replicas=1")
-            self.kubectl("rollout", "status", "deployment", IN_PODS[name], "-n", "argo", f"--timeout={within:.0f}s")
-            return
-        component, process = self.components[name], self.process(name)
+    def start(self, *names: str, within: float = 60) -> None:
+        """Start components unless they run, all at once, and wait until they are healthy."""
+        for name in names:
+            if name in IN_PODS:
+                self._scale(name, 1)
+            else:
+                self._launch(name)
+
+        def up(name: str) -> bool:
+            if self.process(name).pid is None:
+                raise ClusterError(f"{name} has ended, see {self.process(name).log}")
+            return self.healthy(name)
+
+        for name in names:
+            if name in IN_PODS:
+                wait = ["-n", "argo", f"--timeout={within:.0f}s"]
+                self.kubectl("rollout", "status", "deployment", IN_PODS[name][0], *wait)
+            else:
+                wait_for(functools.partial(up, name), f"{name} (see {self.process(name).log})", within)
+
+    def _scale(self, name: str, replicas: int) -> None:
+        self.kubectl("scale", "deployment", IN_PODS[name][0], "-n", "argo", f"--replicas={replicas}")
+
+    def _launch(self, name: str) -> None:
         holder = self.process("namespaces").pid
         if holder is None:
             raise ClusterError("the cluster does not run: python -m tests.cluster up")
+        component, process = self.components[name], self.process(name)
         command = [*namespaces.enter(holder), *component.command]
         if process.known.get("command") != command:  # of an earlier version
             process.kill()
@@ -154,13 +176,6 @@ class Cluster:
             for socket in component.sockets:
                 socket.unlink(missing_ok=True)
             process.start(command, cgroups.entry(self.place.name))
-
-        def up() -> bool:
-            if process.pid is None:
-                raise ClusterError(f"{name} has ended, see {process.log}")
-            return self.healthy(name)
-
-        wait_for(up, f"{name} (see {process.log})", within)
 
     def healthy(self, name: str) -> bool:
         """Whether one of `components` runs and, if it can be asked, says that all is well."""
@@ -172,11 +187,10 @@ class Cluster:
         if name not in IN_PODS:
             self.process(name).kill(number)
             return
-        program = {"argo-controller": "workflow-controller", "argo-server": "argo"}[name]
-        self.kubectl("scale", "deployment", IN_PODS[name], "-n", "argo", "--replicas=0")
+        self._scale(name, 0)
         for pid in cgroups.members(self.place.name):
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{pid}/exe").readlink().name == program:
+            with contextlib.suppress(OSError):  # ended meanwhile
+                if Path(f"/proc/{pid}/exe").readlink().name == IN_PODS[name][1]:
                     os.kill(pid, number)
 
     # What its users need
@@ -184,23 +198,25 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl printed, asked as the administrator; ClusterError with what it complained about."""
         command = [str(self.place.tools / "kubectl"), f"--kubeconfig={self.place.kubeconfig}", *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, env={**os.environ, **self.env()})
         if done.returncode:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
     def load(self, *archives: Path) -> None:
-        """Import images (OCI or docker archives), each once."""
-        seen = self.place.run / "loaded"
-        seen.mkdir(exist_ok=True)
+        """Import images (OCI or docker archives)."""
         for file in archives:
-            stat = file.stat()
-            mark = seen / f"{file.name}-{stat.st_size}-{stat.st_mtime_ns}"
+            done = subprocess.run([self.place.tools / "ctr", "images", "import", file], capture_output=True, text=True)
+            if done.returncode:
+                raise ClusterError(f"{file} can't be imported: {done.stderr.strip()}")
+
+    def _load_once(self, archives: Iterable[Path]) -> None:
+        """Import archives of the cache, whose names tell what they hold, unless that was done."""
+        for file in archives:
+            mark = self.place.run / "loaded" / f"{file.parent.name}-{file.name}"
             if not mark.exists():
-                command = [str(self.place.tools / "ctr"), "images", "import", str(file)]
-                done = subprocess.run(command, capture_output=True, text=True)
-                if done.returncode:
-                    raise ClusterError(f"{file} can't be imported: {done.stderr.strip()}")
+                self.load(file)
+                mark.parent.mkdir(exist_ok=True)
                 mark.touch()
 
     def tenant(self, namespace: str) -> None:
@@ -214,6 +230,7 @@ class Cluster:
     def env(self) -> dict[str, str]:
         """The environment in which kubectl, argo, S3 clients and ffdl find this cluster."""
         return {
+            "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), ADDRESSES])),
             "KUBECONFIG": str(self.place.kubeconfig),
             "KUBECTL": str(self.place.tools / "kubectl"),
             "PATH": f"{self.place.tools}:{os.environ['PATH']}",

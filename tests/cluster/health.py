@@ -7,7 +7,7 @@ from typing import Any
 
 from .place import DEVICES
 
-NEEDED = {"coredns", "workflow-controller", "argo-server"}
+NEEDED = {("kube-system", "coredns"), ("argo", "workflow-controller"), ("argo", "argo-server")}
 
 
 def node(seen: dict[str, Any]) -> bool:
@@ -19,11 +19,12 @@ def node(seen: dict[str, Any]) -> bool:
 
 def deployments(seen: Sequence[dict[str, Any]]) -> bool:
     """Whether DNS and Argo are there, each with all of its pods, and with none of an earlier version."""
-    names = {each["metadata"]["name"]: each for each in seen}
-    return names.keys() >= NEEDED and all(rolled_out(names[name]) for name in NEEDED)
+    named = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in seen}
+    return named.keys() >= NEEDED and all(rolled_out(named[name]) for name in NEEDED)
 
 
 def rolled_out(deployment: dict[str, Any]) -> bool:
+    """Whether it has as many pods as it wants, at least one, all of its present version and all available."""
     status, wanted = deployment["status"], deployment["spec"]["replicas"]
     counts = {status.get(f"{which}eplicas", 0) for which in ("r", "updatedR", "availableR")}
     return (

@@ -45,6 +45,8 @@ def argo_overlay(manifests: str, version: str) -> dict[str, object]:
     """The kustomization of Argo's manifests that the cluster uses."""
     arguments = ["--executor-image", f"localhost/argoexec:{version}"]
     executor = [{"op": "add", "path": "/spec/template/spec/containers/0/args", "value": arguments}]
+    probe = "/spec/template/spec/containers/0/readinessProbe"
+    soon = [{"op": "replace", "path": f"{probe}/{key}", "value": 1} for key in ("initialDelaySeconds", "periodSeconds")]
     # A controller ignores SIGTERM, and two at once would elect a leader first.
     quick = [
         {"op": "add", "path": "/spec/strategy", "value": {"type": "Recreate"}},
@@ -60,6 +62,7 @@ def argo_overlay(manifests: str, version: str) -> dict[str, object]:
         ],
         "patches": [
             {"target": {"kind": "Deployment", "name": "workflow-controller"}, "patch": json.dumps(executor)},
+            {"target": {"kind": "Deployment", "name": "argo-server"}, "patch": json.dumps(soon)},
             {"target": {"kind": "Deployment"}, "patch": json.dumps(quick)},
         ],
     }
@@ -85,10 +88,9 @@ def user(place: Place, kubectl: Kubectl, name: str, namespace: str) -> Path:
     return path
 
 
-def configuration(kubectl: Kubectl, *, finalizer: bool) -> None:
-    """The controller's configuration and the tenant, exactly as argo-config has them."""
-    controller = CONFIG / ("controller-capturing" if finalizer else "controller")
-    kubectl(*APPLY, "-k", str(controller))
+def configuration(kubectl: Kubectl, controller: str) -> None:
+    """The controller's configuration (a folder of argo-config) and the tenant, exactly as they stand there."""
+    kubectl(*APPLY, "-k", str(CONFIG / controller))
     kubectl(*APPLY, "-k", str(CONFIG / "tenant"))
 
 

@@ -11,6 +11,7 @@ BUILDS = Path(__file__).parent / "builds"
 OBJECTS = Path(__file__).parent / "objects"
 
 NODE = "node0"
+ADDRESSES = "198.18.0.0/15"  # of all clusters: the benchmarking range, which is routed nowhere
 DEVICES = {"nvidia.com/gpu": 8, "example.com/gpu": 8}
 NAMESPACE = "ffdl"
 
@@ -50,7 +51,7 @@ class Place:
 
     @property
     def address(self) -> str:
-        """The node's: API server, S3, registry. From the benchmarking range, which is routed nowhere."""
+        """The node's: API server, S3, registry."""
         return f"198.18.{64 + self.number}.1"
 
     @property

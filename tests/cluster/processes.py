@@ -76,6 +76,7 @@ class Process:
             subprocess.run(
                 ["setsid", "--fork", "sh", "-c", enter, str(cgroup), str(self.record), *command],
                 cwd="/",
+                env={name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

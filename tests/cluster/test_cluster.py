@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import pytest
 
 from tests.cluster import cgroups, leftovers
 from tests.cluster.cluster import Cluster, ClusterError
-from tests.cluster.place import DEVICES, NAMESPACE, Place, cache_folder
+from tests.cluster.place import DEVICES, NAMESPACE, NODE, Place, cache_folder
 from tests.cluster.processes import started, wait_for
 from tests.cluster.requirements import missing, widen_path
 
@@ -138,6 +137,25 @@ def test_a_user_has_a_tenants_rights_and_no_others(cluster: Cluster) -> None:
     assert not may("list", "secrets", NAMESPACE)
 
 
+def test_images_are_pushed_to_its_registry_and_pulled_by_pods(cluster: Cluster) -> None:
+    """`ffdl images build --push` and the pulls of `ffdl doctor` are tried on a real registry."""
+    name, ctr = f"{cluster.place.registry}/pause:1", [str(cluster.place.tools / "ctr"), "images"]
+    subprocess.run([*ctr, "tag", "localhost/pause:1", name], check=True, capture_output=True)
+    subprocess.run([*ctr, "push", "--plain-http", name], check=True, capture_output=True)
+    subprocess.run([*ctr, "remove", name], check=True, capture_output=True)
+    run_pod(cluster, "pulled", image=name, imagePullPolicy="Always", command=["/pause"])
+
+
+def test_a_drained_node_takes_pods_again(cluster: Cluster) -> None:
+    """Nodes are drained for upgrades while jobs run: the matrix does that here, with Argo's own pods in the way."""
+    run_pod(cluster, "evicted")
+    cluster.kubectl("drain", NODE, "--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
+    assert not cluster.kubectl("get", "pods", "-n", "default", "-o", "name")
+    cluster.kubectl("uncordon", NODE)
+    wait_for(cluster.ready, "the cluster", 90)
+    run_pod(cluster, "evicted")
+
+
 def test_up_again_changes_nothing(cluster: Cluster) -> None:
     """`up` is what people type when they don't know: it must not disturb what runs."""
     pids = {name: cluster.process(name).pid for name in ("namespaces", *cluster.components)}
@@ -188,5 +206,3 @@ def test_down_leaves_nothing(cluster: Cluster) -> None:
     assert not cluster.place.run.exists()
     named = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(cluster.place.run) in line]
     assert named == []
-    assert shutil.which("ip") is not None
-    assert subprocess.run(["ip", "link", "show", cluster.place.name], capture_output=True).returncode

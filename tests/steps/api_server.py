@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Object = dict[str, Any]
+GO_ON = object()  # what a misbehaviour returns where the request is to be answered all the same
 TOKEN = "token-1"
 
 
@@ -31,7 +32,7 @@ class ApiServer:
         self.changed = threading.Condition()
         self._changes: list[tuple[int, str, str, Object]] = []
         self._version = 100
-        self._faults: list[tuple[str, str, Callable[[Handler], None]]] = []
+        self._faults: list[tuple[str, str, Callable[[Handler], object]]] = []
         self._sockets: set[socket.socket] = set()
         self._server: http.server.ThreadingHTTPServer | None = None
         self.port = 0
@@ -69,7 +70,7 @@ class ApiServer:
             self._version += 1
             self.horizon = self._version
 
-    def fail(self, verb: str, plural: str, how: Callable[[Handler], None]) -> None:
+    def fail(self, verb: str, plural: str, how: Callable[[Handler], object]) -> None:
         self._faults.append((verb, plural, how))
 
     def count(self, verb: str, plural: str) -> int:
@@ -109,7 +110,7 @@ class ApiServer:
         self._sockets.discard(sock)
         sock.close()
 
-    def fault(self, verb: str, plural: str) -> Callable[[Handler], None] | None:
+    def fault(self, verb: str, plural: str) -> Callable[[Handler], object] | None:
         for number, fault in enumerate(self._faults):
             if fault[:2] == (verb, plural):
                 return self._faults.pop(number)[2]
@@ -238,13 +239,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _refused(self, verb: str, plural: str, query: dict[str, str]) -> bool:
         self.api.seen.append((verb, plural, query))
         fault = self.api.fault(verb, plural)
-        if fault is not None:
-            fault(self)
-        elif self.headers["Authorization"] != f"Bearer {self.api.token}":
+        if fault is not None and fault(self) is not GO_ON:
+            return True
+        if self.headers["Authorization"] != f"Bearer {self.api.token}":
             self.error(401, "Unauthorized")
-        else:
-            return False
-        return True
+            return True
+        return False
 
     def _list(self, plural: str, query: dict[str, str]) -> None:
         names = sorted(name for of, name in self.api.objects if of == plural)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ffdl.steps.cluster_view import ClusterView
 from ffdl.steps.kube import Kube, KubeError
 from ffdl.steps.pods import pod_of, with_pods
 from ffdl.steps.view import Snapshot, snapshot
-from tests.steps.api_server import ApiServer, Handler, serve
+from tests.steps.api_server import GO_ON, ApiServer, Handler, serve
 from tests.steps.test_kube import until
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl for the server's certificate")
@@ -189,7 +190,9 @@ def test_a_fresh_look_sees_what_was_not_heard(server: ApiServer, view: ClusterVi
     server.cut()
     until(lambda: server.count("watch", "workflows") > 1)
     server.put("workflows", workflow(suspend=True))
-    assert view.read(fresh=True).suspended
+    server.put("pods", pod("learner(0:0)", "Pending"))
+    found = view.read(fresh=True)
+    assert (found.suspended, len(found.pending)) == (True, 1)
     assert not view.read().suspended, "the stream was to be silent"
     server.stop()
     view.read(fresh=True)
@@ -274,6 +277,25 @@ def test_no_epoch_is_taken_twice(server: ApiServer, tmp_path: Path) -> None:
         view.close()
 
 
+def test_one_that_is_overtaken_takes_the_next_epoch(server: ApiServer, tmp_path: Path) -> None:
+    """Between a helper's look and its write another one may have written."""
+    for _ in range(2):
+        first = new_view(server, tmp_path)
+        first.take_epoch()
+        first.close()
+
+    def overtake(_: Handler) -> object:
+        found = status(server)
+        found["metadata"]["annotations"][cluster_view.EPOCH] = "3"
+        server.put("configmaps", found)
+        return GO_ON
+
+    server.fail("patch", "configmaps", overtake)
+    view = new_view(server, tmp_path)
+    assert view.take_epoch() == 4
+    view.close()
+
+
 def test_an_older_helper_learns_that_it_is(server: ApiServer, view: ClusterView, tmp_path: Path) -> None:
     """From the newer one's journal on the job's volume, or, where it does not show, from the API server."""
     assert view.epoch() == 1
@@ -311,8 +333,9 @@ def test_reports_are_few_and_the_phase_is_told_at_once(server: ApiServer, view: 
     view.report({"message": "training", "step": 0})
     until(lambda: told().get("step") == 0)
     before = server.count("patch", "configmaps")
-    for step in range(1, 100):
+    for step in range(1, 20):
         view.report({"message": "training", "step": step})
+        time.sleep(0.02)
     view.report({"message": "halting", "step": 100})
     until(lambda: told() == {"message": "halting", "step": 100})
     view.report({"message": "halting", "step": 101})

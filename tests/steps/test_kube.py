@@ -76,7 +76,7 @@ def held(server: ApiServer, kube: Kube) -> Iterator[Held]:
     held.close(kube)
 
 
-def refuse(status: int, **headers: str) -> Callable[[Handler], None]:
+def refuse(status: int, **headers: str) -> Callable[[Handler], object]:
     return lambda handler: handler.error(status, "Refused", **headers)
 
 

@@ -43,14 +43,15 @@ with open(os.environ["RESULT_DIR"] + "/said", "w") as out:
 
 def run(user: ClusterUser, image: Image, command: str, **files: str) -> str:
     """What a job with that image says, once it has completed."""
-    images = user.folder / "images"
-    user.tenant.cluster.load(archive(image, images))
+    cluster = user.tenant.cluster
+    # a whole release is kept, as the cluster's own images are; a program made just now is not
+    cluster.load(archive(image, cluster.place.cache / "images" if image.root else user.folder / "images"))
     folder = user.job(framework={"name": "custom", "version": image.name, "command": command})
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     job = user.train(folder)
     assert user.until_over(job).state == "COMPLETED", user.story()
-    assert "the image has no bash" in user.ffdl("logs", job).stdout or (image.root is not None)
+    assert "the image has no bash" in user.ffdl("logs", job).stdout or image.root
     return (user.results(job) / "said").read_text()
 
 
@@ -61,7 +62,7 @@ def test_an_image_with_one_static_program(user: ClusterUser, tmp_path: Path) -> 
     shell = tmp_path / "sh"
     subprocess.run(["gcc", "-static", "-Os", "-o", shell, tmp_path / "shell.c"], check=True)
     settings = {"Env": ["PATH=/bin", "LD_LIBRARY_PATH=/bin", "PYTHONHOME=/nowhere"], "User": "1234:1234"}
-    bare = Image(f"localhost/bare:{user.tenant.namespace}", {"sh": shell}, config=settings)
+    bare = Image("localhost/ffdl-test-bare:1", {"bin/sh": shell}, config=settings)
     assert run(user, bare, "what to do") == "-c|what to do|1234|/bin\n"
 
 
@@ -69,5 +70,5 @@ def test_an_image_of_another_release(user: ClusterUser) -> None:
     """Its C library is another than the agent's and preloaded at that; its own Python imports the learner library."""
     root = build.build(user.tenant.cluster.place.cache, "trixie") / "rootfs"
     settings = {"Env": [f"LD_LIBRARY_PATH={LIBRARIES}", f"LD_PRELOAD={LIBRARIES}/libm.so.6"]}
-    trixie = Image(f"localhost/trixie:{user.tenant.namespace}", root=root, config=settings)
+    trixie = Image("localhost/ffdl-test-trixie:1", root=root, config=settings)
     assert run(user, trixie, "python3 script.py", script=SCRIPT) == f"3 13 0 {LIBRARIES}/libm.so.6\n"

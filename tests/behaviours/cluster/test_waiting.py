@@ -27,7 +27,7 @@ def assert_told_and_ended(user: ClusterUser, job: str, role: str, words: list[st
     reason = user.failed(job, 90)
     assert "start_timeout" in reason
     assert all(word in reason for word in words), reason
-    assert user.alive(job) == []
+    user.wait_for(lambda: user.alive(job) == [], "the end of its pods", 10)
 
 
 def known(user: ClusterUser, job: str, role: str) -> bool:

@@ -170,9 +170,7 @@ def test_long_lists_come_in_pages(server: ApiServer, api: Api, monkeypatch: pyte
     assert list(api.list(CONFIG_MAPS)) == []
 
 
-def test_a_list_that_takes_long_goes_on(
-    server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_that_takes_long_goes_on(server: ApiServer, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that compacts its history while many jobs are listed must not end the command."""
     monkeypatch.setattr(access, "PAGE", 50)
     for number in range(120):

@@ -130,5 +130,5 @@ def test_a_credential_plugin_that_fails_says_why(tmp_path: Path) -> None:
     program = {"command": "sh", "args": ["-c", "echo 'log in first' >&2; exit 3"]}
     values["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **program}}
     file.write_text(yaml.safe_dump(values))
-    with pytest.raises(EngineError, match="no credentials: .*log in first"):
+    with pytest.raises(EngineError, match=r"no credentials: .*log in first"):
         connect(kubeconfig=str(file))

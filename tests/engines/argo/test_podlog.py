@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from ffdl.engines.argo import logs
 from ffdl.engines.argo.access import Api
 from ffdl.engines.argo.podlog import LogGone, PodLog
 from ffdl.engines.argo.pods import Attempt
+from ffdl.engines.base import LogLine
 from tests.engines.argo.test_access import refuse
 from tests.steps.api_server import ApiServer, Handler
 
@@ -84,7 +86,7 @@ def test_every_line_comes_once_over_broken_connections(server: ApiServer, api: A
     while len(got) < len(lines):
         written = min(len(lines), written + dice.randrange(60))
 
-        def answer(handler: Handler) -> None:
+        def answer(handler: Handler, written: int = written) -> None:
             text = since(lines[:written], server.seen[-1][2])
             broken = dice.random() < 0.5
             writes(text[: dice.randrange(len(text) + 1)] if broken and text else text, broken)(handler)
@@ -113,3 +115,31 @@ def test_the_cluster_is_asked_for_no_more_than_is_wanted(server: ApiServer, api:
     query = server.seen[-1][2]
     assert query["sinceTime"].startswith("2026-01-01T00:00:01")
     assert 10 <= int(query["tailLines"]) < 50
+
+
+def test_a_log_whose_beginning_is_lost_is_known(server: ApiServer, api: Api) -> None:
+    """Of a long log nodes keep the last 10 MB; who reads it must get the whole from where it is kept."""
+    server.fail("get", "pods", writes(b'time=2026-01-01T00:00:00.955Z level=INFO msg="waiting'))
+    assert PodLog(api, ATTEMPT).begins_with_its_first_line()
+    server.fail("get", "pods", writes(b"epoch 3000"))
+    assert not PodLog(api, ATTEMPT).begins_with_its_first_line()
+    server.fail("get", "pods", writes(b""))
+    assert PodLog(api, ATTEMPT).begins_with_its_first_line()
+
+
+@pytest.mark.parametrize(
+    ("known", "written", "new"),
+    [
+        ("", "abc", "abc"),
+        ("abc", "abc", ""),
+        ("abc", "abcd", "d"),
+        ("xyabc", "abcd", "d"),
+        ("abc", "vwxabcd", "d"),
+        ("xyz", "abc", "abc"),
+        ("aab", "aaaabc", "c"),
+    ],
+)
+def test_a_kept_log_is_gone_on_with_where_it_ends(known: str, written: str, new: str) -> None:
+    """An earlier attempt's lines come from a file, which has some of the present one's, too."""
+    lines = [LogLine("learner-1", 1, None, text) for text in written]
+    assert written[logs._known(list(known), lines) :] == new
