@@ -13,9 +13,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import zipfile
 from pathlib import Path
 
-UNUSED = ("ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo", "config-*", "__pycache__")
+UNUSED = ("ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tests", "tkinter", "turtledemo", "config-*")
+UNUSED += ("dist-packages", "site-packages", "lib-dynload", "__pycache__")
 
 
 def needed(binaries: list[Path]) -> tuple[dict[str, Path], Path]:
@@ -32,28 +35,42 @@ def needed(binaries: list[Path]) -> tuple[dict[str, Path], Path]:
 
 
 def pack(folder: Path) -> None:
-    """Writes bin/python3, lib/loader, lib/*.so.* and lib/python3.X below `folder`."""
+    """Writes bin/python3, lib/loader, lib/*.so.*, lib/pythonXY.zip and lib/python3.X below `folder`."""
     standard = Path(sysconfig.get_path("stdlib"))
-    target = folder / "lib" / standard.name
-    shutil.copytree(standard, target, ignore=shutil.ignore_patterns(*UNUSED, "dist-packages", "site-packages"))
+    library = folder / "lib"
+    extensions = library / standard.name / "lib-dynload"
+    shutil.copytree(standard / "lib-dynload", extensions, ignore=shutil.ignore_patterns("_test*", "__pycache__"))
+    pack_modules(standard, library)
     interpreter = folder / "bin" / "python3"
     interpreter.parent.mkdir()
     shutil.copy(os.path.realpath(sys.executable), interpreter)
-    extensions = sorted((target / "lib-dynload").glob("*.so"))
-    libraries, loader = needed([interpreter, *extensions])
+    libraries, loader = needed([interpreter, *sorted(extensions.glob("*.so"))])
     for name, path in libraries.items():
-        shutil.copy(path.resolve(), folder / "lib" / name)
-    shutil.copy(loader.resolve(), folder / "lib" / "loader")
-    os.chmod(folder / "lib" / "loader", 0o755)
+        shutil.copy(path.resolve(), library / name)
+    shutil.copy(loader.resolve(), library / "loader")
+    os.chmod(library / "loader", 0o755)
     # Debian's Python looks for packages in lib/python3/dist-packages, others in lib/python3.X/site-packages
-    for packages in (folder / "lib/python3/dist-packages", target / "site-packages"):
+    for packages in (library / "python3" / "dist-packages", library / standard.name / "site-packages"):
         packages.mkdir(parents=True)
         up = "../" * len(packages.relative_to(folder).parts)
         (packages / "ffdl.pth").write_text(f"{up}code\n")
-    # files are copied without their times, so the compiled ones must not be judged by them
-    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    if not compileall.compile_dir(folder / "lib", quiet=1, invalidation_mode=unchecked):
-        raise SystemExit("the standard library can't be compiled")
+
+
+def pack_modules(standard: Path, library: Path) -> None:
+    """The standard library as one file, compiled: each start of a learner copies it, and a thousand files take long.
+
+    By `os`, as a file, Python knows where its library is.
+    """
+    with tempfile.TemporaryDirectory() as work:
+        copy = Path(work) / "copy"
+        shutil.copytree(standard, copy, ignore=shutil.ignore_patterns(*UNUSED))
+        unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+        if not compileall.compile_dir(copy, quiet=1, legacy=True, stripdir=work, invalidation_mode=unchecked):
+            raise SystemExit("the standard library can't be compiled")
+        shutil.copy(copy / "os.pyc", library / standard.name)
+        with zipfile.ZipFile(library / "python{}{}.zip".format(*sys.version_info), "w") as archive:
+            for path in sorted(copy.rglob("*.pyc")):
+                archive.write(path, path.relative_to(copy))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ STORE_SECRET_DIR = "/ffdl/store-credentials"  # store credentials: download, che
 HELPER_DIR = "/ffdl/helper"  # written by the helper, read-only for learners: ADDRESS_FILE, HALTED_FILE
 JOURNAL_DIR = "/ffdl/journal"  # the helper's memory; steps leave the reason of a failure here; learners don't mount it
 CONTROL_DIR = "/ffdl/control"  # the local engine's form of the cluster token (layout below)
+SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # the cluster token: token, ca.crt, namespace
 AGENT_DIR = "/ffdl/agent"  # the agent's own Python, copied in by an init container: AGENT_PYTHON
 RUN_DIR = "/ffdl/run"  # this pod's own scratch: the agent's socket, the learner library
 HOST_DATA_DIR = "/ffdl/volumes/data"  # a host_mount data store's training_data

@@ -23,6 +23,7 @@ from .channel import Channel, ClosedError
 from .coordinator import Coordinator
 from .effects import Annotate, Close, DeletePod, Effect, Mark, Record, Send, Ship, Stop
 from .journal import Journal
+from .outside import in_cluster
 from .report import Pace, progress, report
 from .storage import retry_seconds
 from .view import LocalView, Snapshot, View
@@ -306,13 +307,12 @@ class Helper:
 def open_view(job_id: str) -> View:
     """The local engine mounts its control folder; a pod of a cluster has a token instead. Raises OSError."""
     control = contract.path(contract.CONTROL_DIR)
-    if not os.path.isdir(control):
-        from . import cluster_view, kube  # they cost memory that the local engine's helpers need not have
+    if os.path.isdir(control) or not in_cluster():
+        return LocalView(control)
+    from .cluster_view import ClusterView  # they cost memory that the local engine's helpers need not have
+    from .kube import Kube
 
-        if kube.in_cluster():
-            journal = contract.path(contract.JOURNAL_DIR)
-            return cluster_view.ClusterView(kube.Kube.of_this_pod(), job_id, journal)
-    return LocalView(control)
+    return ClusterView(Kube.of_this_pod(), job_id, contract.path(contract.JOURNAL_DIR))
 
 
 def main() -> int:

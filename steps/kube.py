@@ -20,7 +20,6 @@ from urllib.parse import urlencode
 
 from ..learner import contract
 
-SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
 TIMEOUT = 10.0  # seconds without a byte from the server
 PAGE = 50  # objects of a list that are held at once
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two tries
@@ -49,11 +48,6 @@ class KubeError(OSError):
         return self.status in _PASSING
 
 
-def in_cluster() -> bool:
-    """Whether this pod holds a cluster's token."""
-    return os.path.exists(os.path.join(contract.path(SERVICE_ACCOUNT_DIR), "token"))
-
-
 class Kube:
     """The objects of one namespace, by their plural names. For several threads. Methods raise KubeError."""
 
@@ -71,7 +65,7 @@ class Kube:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         if not host:
             raise KubeError(0, "KUBERNETES_SERVICE_HOST is not set: this is no pod of a cluster")
-        return cls(host, int(port), contract.path(SERVICE_ACCOUNT_DIR), timeout=timeout)
+        return cls(host, int(port), contract.path(contract.SERVICE_ACCOUNT_DIR), timeout=timeout)
 
     def get(self, plural: str, name: str) -> Object:
         return self._call("GET", self._path(plural, name))

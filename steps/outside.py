@@ -37,9 +37,16 @@ def workflow_of(job_id: str) -> Outside:
     control = contract.path(contract.CONTROL_DIR)
     if os.path.isdir(control):
         return ControlFolder(control)
-    from . import kube  # it costs memory that a pod without a token need not have
+    if not in_cluster():
+        return Nowhere()
+    from .kube import Kube  # it costs memory that a pod without a token need not have
 
-    return OnCluster(kube.Kube.of_this_pod(), job_id) if kube.in_cluster() else Nowhere()
+    return OnCluster(Kube.of_this_pod(), job_id)
+
+
+def in_cluster() -> bool:
+    """Whether this pod holds a cluster's token."""
+    return os.path.exists(f"{contract.path(contract.SERVICE_ACCOUNT_DIR)}/token")
 
 
 class Nowhere:

@@ -21,7 +21,9 @@ ARGOS_LINES = 20  # of a pod's last ones that may not be the command's
 MOST_FIRST_LINE = 64  # bytes of it that are looked at
 _SECOND = len("2026-01-01T00:00:00")
 # What Argo's executor says of itself, at times behind a line that the command did not end.
-_ARGO = re.compile(rb'time="?\S+"? level=\w+ msg="(?:[^"\\]|\\.)*"(?: \w+=\S+)* argo=true(?: .*)?$')
+_VALUE = rb'(?:"(?:[^"\\]|\\.)*"|[^\s"]*)'
+_FIELDS = rb"time=" + _VALUE + rb" level=\w+ msg=" + _VALUE + rb"(?: \w+=" + _VALUE + rb")*?"
+_ARGO = re.compile(_FIELDS + rb" argo=true(?: .*)?$")
 
 
 class LogGone(Exception):  # noqa: N818 (reads as the sentence it is)

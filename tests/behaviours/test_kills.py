@@ -7,21 +7,21 @@ import subprocess
 
 import pytest
 
-from tests.behaviours.user import FFDL, User
+from tests.behaviours.user import FFDL, SHORT, User
 
 NO_RUNNER = pytest.mark.local("a cluster has no runner")
 RUNNER = pytest.param("runner", marks=NO_RUNNER)
 
 
 @pytest.mark.parametrize("victim", ["learner", "agent", "supervisor", "helper", RUNNER])
-@pytest.mark.parametrize("step", [1, 75, 145])
-def test_killed_while_learning(user: User, reference: bytes, victim: str, step: int) -> None:
+@pytest.mark.parametrize("step", [1, 30, 55])
+def test_killed_while_learning(user: User, short_model: bytes, victim: str, step: int) -> None:
     """Any process of a job may die at any step; a user finds the same model at the end."""
-    job = user.train(user.job())
+    job = user.train(user.job(env=SHORT))
     user.until_step(job, step)
     assert user.kill(victim), user.story()
     assert user.until_over(job).state == "COMPLETED", user.story()
-    assert user.model(job) == reference
+    assert user.model(job) == short_model
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_killed_while_learning(user: User, reference: bytes, victim: str, step: 
         *(pytest.param(phase, "runner", marks=NO_RUNNER) for phase in ("download", "store")),
     ],
 )
-def test_killed_while_bytes_move(user: User, reference: bytes, victim: str, phase: str) -> None:
+def test_killed_while_bytes_move(user: User, short_model: bytes, victim: str, phase: str) -> None:
     """Downloads and uploads are tried again, whole, whoever dies in them."""
-    folder = user.job()
+    folder = user.job(env=SHORT)
     (folder / "ballast").write_bytes(random.randbytes(64 << 20))  # so that moving it takes a while
     command = [str(FFDL), "train", str(folder / "manifest.yml")]
     training = subprocess.Popen(command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -43,7 +43,7 @@ def test_killed_while_bytes_move(user: User, reference: bytes, victim: str, phas
     job = training.communicate()[0].strip().removeprefix("Model ID: ")
     user.jobs.add(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
-    assert user.model(job) == reference
+    assert user.model(job) == short_model
 
 
 @pytest.mark.parametrize(

@@ -89,10 +89,11 @@ def run(cluster: Cluster, options: argparse.Namespace) -> int:
 
 def status(cluster: Cluster) -> int:
     """Print a line for each component; returns 0 if jobs can run, else 1."""
-    for name in cluster.components:
+    for name in (*cluster.components, *IN_PODS):
         pid = cluster.process(name).pid
-        state = "does not run" if pid is None else "healthy" if cluster.healthy(name) else "does not answer"
-        print(f"{name:20} {pid or '':>8} {state}")
+        down = pid is None and name not in IN_PODS
+        state = "does not run" if down else "healthy" if cluster.healthy(name) else "does not answer"
+        print(f"{name:20} {'a pod' if name in IN_PODS else pid or '':>8} {state}")
     ready = cluster.running and cluster.ready()
     print(f"{'cluster':20} {'':8} {'ready' if ready else 'not ready'}")
     return int(not ready)

@@ -11,11 +11,14 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from .place import BUILDS
 
 NAMES = ("onenode", "coredns", "pause", "debian", "policies", "argo")
+UNUSED = 14 * 24 * 3600  # seconds after which the cache forgets what nobody used
 
 
 class BuildError(Exception):
@@ -51,6 +54,15 @@ def build(cache: Path, name: str) -> Path:
             (work / "out").rename(done)
             shutil.rmtree(work)
     return done
+
+
+def tidy(cache: Path, used: Iterable[Path]) -> None:
+    """Note that builds and archives were used now; remove those that nobody used for UNUSED seconds."""
+    for path in used:
+        os.utime(path)
+    for path in [*cache.glob("build/[!.]*"), *cache.glob("images/[!.]*"), *cache.glob("manifests/*")]:
+        if time.time() - path.stat().st_mtime > UNUSED:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _run(name: str, work: Path) -> None:

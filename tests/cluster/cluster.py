@@ -83,6 +83,7 @@ class Cluster:
             if job_images:
                 self.say(f"building the images of jobs: {', '.join(job_images)}")
                 self._load_once(jobs.archives(self.place.cache, archives[images.DEBIAN], job_images))
+            build.tidy(self.place.cache, [*built.values(), *archives.values()])
             self.say("waiting until it is ready")
             wait_for(self.ready, f"the cluster (see {self.place.run}/logs)", 180, 0.2)
 
@@ -178,7 +179,13 @@ class Cluster:
             process.start(command, cgroups.entry(self.place.name))
 
     def healthy(self, name: str) -> bool:
-        """Whether one of `components` runs and, if it can be asked, says that all is well."""
+        """Whether a component runs and, if it can be asked, says that all is well."""
+        if name in IN_PODS:
+            try:
+                deployment = self.kubectl("get", "deployment", IN_PODS[name][0], "-n", "argo", "-o", "json")
+            except ClusterError:
+                return False
+            return health.rolled_out(json.loads(deployment))
         check = self.components[name].healthy
         return self.process(name).pid is not None and (check is None or check())
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 PACKAGES = {
+    "buildah": "buildah",
     "conntrack": "conntrack",
     "containerd": "containerd",
     "debootstrap": "debootstrap",
@@ -23,6 +24,7 @@ PACKAGES = {
     "unshare": "util-linux",
     "/usr/lib/cni/ptp": "containernetworking-plugins",
 }
+POLICY = Path("/usr/sbin/policy-rc.d")  # with it, Debian's packages start no services
 GO = (1, 26)
 ADMIN_PATHS = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin"
 
@@ -65,15 +67,14 @@ def go_version() -> tuple[int, int] | None:
 def install() -> None:
     """Install the missing Debian packages. Services that they would start are not started."""
     if absent := packages():
-        policy = Path("/usr/sbin/policy-rc.d")
-        ours = not policy.exists()
+        ours = not POLICY.exists()
         if ours:
-            policy.write_text("#!/bin/sh\nexit 101\n")
-            policy.chmod(0o755)
+            POLICY.write_text("#!/bin/sh\nexit 101\n")
+            POLICY.chmod(0o755)
         try:
             env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
             subprocess.run(["apt-get", "update", "-q"], check=True, env=env)
             subprocess.run(["apt-get", "install", "-q", "-y", "--no-install-recommends", *absent], check=True, env=env)
         finally:
             if ours:
-                policy.unlink()
+                POLICY.unlink()

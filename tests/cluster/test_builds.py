@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,14 @@ def test_names_that_begin_alike_do_not_meet(recipe: Path, tmp_path: Path) -> Non
 def test_every_build_has_a_recipe() -> None:
     """A name without a build.sh would be noticed only on a machine that has never built it."""
     assert all((BUILDS / name / "build.sh").is_file() for name in build.NAMES)
+
+
+def test_the_cache_forgets_what_nobody_uses(tmp_path: Path) -> None:
+    """Each change of a recipe leaves hundreds of megabytes; a disk must not fill up with them."""
+    paths = [tmp_path / name for name in ("build/used-1", "build/old-1", "images/old.tar", "build/.lock", "run/x")]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.mkdir() if path.name.endswith("1") else path.touch()
+        os.utime(path, (0, 0))
+    build.tidy(tmp_path, [tmp_path / "build/used-1"])
+    assert [path.name for path in paths if path.exists()] == ["used-1", ".lock", "x"]

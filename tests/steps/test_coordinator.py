@@ -10,7 +10,7 @@ import pytest
 from ffdl.learner import contract
 from ffdl.steps import coordinator as module
 from ffdl.steps.coordinator import Coordinator
-from ffdl.steps.effects import Annotate, Close, DeletePod, Effect, Mark, Record, Send
+from ffdl.steps.effects import Annotate, Close, DeletePod, Effect, Mark, Record, Send, Stop
 from ffdl.steps.journal import State
 from ffdl.steps.view import Snapshot
 
@@ -364,3 +364,61 @@ def _play(chance: random.Random, completion: str) -> None:
                     job.message(conn, {"type": "halted", "step": 1}, now)
                 job.disconnected(live.pop(other), now)
     raise AssertionError("the job never ended")
+
+
+NO_IMAGE = "ErrImagePull: no such image"
+NO_ROOM = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate"
+
+
+def test_only_what_never_comes_is_timed() -> None:
+    """A queue may be long: a job must not fail for that. An image that does not exist must not wait in it."""
+    job = make(start_timeout=10.0)
+    job.seen(Snapshot(pending={"a": NO_ROOM}), 0.0)
+    assert job.tick(1000.0) == []
+    job.seen(Snapshot(pending={"a": NO_ROOM, "b": "PodInitializing"}), 1000.0)
+    assert job.tick(2000.0) == []
+    job.seen(Snapshot(pending={"a": NO_ROOM, "b": NO_IMAGE}), 2000.0)
+    assert job.tick(2005.0) == []
+    job.seen(Snapshot(pending={"a": NO_ROOM, "b": "ImagePullBackOff: Back-off"}), 2006.0)
+    reason = "could not start within start_timeout (10 s): ImagePullBackOff: Back-off"
+    assert job.tick(2011.0)[-1] == Stop({contract.ANNOTATION_REASON: reason})
+
+
+def test_a_wait_that_is_over_is_forgotten() -> None:
+    """A Secret that somebody creates just in time: the job goes on, and the next wait begins anew."""
+    job = make(start_timeout=10.0)
+    job.seen(Snapshot(pending={"a": NO_IMAGE}), 0.0)
+    job.tick(9.0)
+    job.seen(Snapshot(active=frozenset({0})), 9.5)
+    job.seen(Snapshot(refused="agent: Error (exit code 1)"), 20.0)
+    job.tick(20.0)
+    assert job.tick(29.0) == []
+    assert records(job.tick(31.0)) == ["running", "ended"]
+
+
+def test_a_pod_of_a_lost_node_is_forgotten() -> None:
+    """It would stay for ever and its learner with it; one that is still heard of is left in peace."""
+    job = make(2)
+    job.message(1, join(0), 0.0)
+    job.message(2, join(1), 0.0)
+    late = Snapshot(active=frozenset({0, 1}), overdue=(("pod-0", 0), ("pod-1", 1), ("download", -1)))
+    job.disconnected(1, 1.0)
+    assert job.seen(late, 2.0) == [DeletePod("pod-0", force=True), DeletePod("download", force=True)]
+    assert job.seen(late, 3.0) == []
+    job.disconnected(2, 4.0)
+    assert job.seen(late, 5.0) == [DeletePod("pod-1", force=True)]
+
+
+def test_a_job_that_has_failed_takes_those_along_that_wait() -> None:
+    """A learner without room hears of no end: the job would be over only once it had started."""
+    job = make(2)
+    job.message(1, join(0), 0.0)
+    job.seen(Snapshot(active=frozenset({0}), pending={"a": NO_ROOM}), 1.0)
+    assert job.last() == []
+    job.stop("stopped")
+    assert job.last() == [Stop({contract.ANNOTATION_REASON: "stopped"})]
+    job.seen(Snapshot(pending={"a": "PodInitializing"}), 2.0)
+    assert job.last() == [], "it is about to start and will hear of it"
+    done = make(state=State(completed=True))
+    done.seen(Snapshot(pending={"a": NO_ROOM}), 1.0)
+    assert done.last() == [], "a job that is complete has not failed"

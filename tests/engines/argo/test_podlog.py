@@ -61,7 +61,7 @@ def test_what_argo_says_of_itself_is_left_out(server: ApiServer, api: Api) -> No
     """Users wonder about lines that they did not write; those they wrote stay, also beside one of Argo's."""
     at = b"2026-01-01T00:00:01Z "
     argo = b'time=2026-01-01T00:00:00.955Z level=INFO msg="waiting for \\"it\\"" argo=true signalPath=/x'
-    ended = b'time=2026-01-01T00:00:00.955Z level=INFO msg="sub-process exited" argo=true error="exit status 3"'
+    ended = b'time=2026-01-01T00:00:00.955Z level=INFO msg="sub-process exited" error="exit status 3" argo=true'
     said = [argo, b"mine", b"level=INFO argo=true", b"Error: exit status 3", b"no end" + argo, ended]
     said += [b"Error: exit status 3"]
     server.fail("get", "pods", writes(b"".join(at + line + b"\n" for line in said)))
