@@ -81,6 +81,12 @@ class Channel:
                 self._outgoing += frame
             self._send()
 
+    def reach(self) -> bool:
+        """Sends the steps recorded so far; whether the agent is there to hear of them."""
+        self._receive()
+        self.flush()
+        return self._socket is not None
+
     def close(self, last: Optional[Dict[str, Any]] = None) -> None:
         """Says what is left to say, then `last`, and hangs up."""
         self.flush()

@@ -114,6 +114,8 @@ class Session:
         if state is None or self._saver is None or self._saver.busy:
             return
         if self._is_due(now):
+            if channel is not None and not channel.reach():
+                return  # the next attempt does again what nobody has heard of
             self._saver.snapshot(step, state() if callable(state) else state)
             self._saved_at, self._saved_step = time.monotonic(), step
         elif not self._checked and not callable(state):

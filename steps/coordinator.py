@@ -295,7 +295,7 @@ class Coordinator:
             self._waiting_since = None
         else:
             since, self._stuck = self._waiting_since, snapshot.stuck
-            self._waiting_since = self._now if since is None else since
+            self._waiting_since = now if since is None else since
         yield from self._force(snapshot)
         if snapshot.stop:
             yield from self._end({"kind": "ended", "reason": "stopped"})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("workflows", "engines", "steps", "learner", "cli")
+ROOMS = ("workflows", "engines", "steps", "learner", "images", "cli")
 LINT = shutil.which("lint-imports", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
 
 
