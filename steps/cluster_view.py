@@ -28,7 +28,7 @@ FLUSH = 20.0  # seconds that a helper's end waits for what is still to be writte
 REPORTED = 10.0  # seconds between two reports of the same phase
 CHORES = 5.0  # seconds between two looks at events of pods that don't say why they don't start
 ASKED = 5  # of them, at one look
-EPOCH_SEEN = 10.0  # seconds after which the highest epoch is asked for again
+EPOCH_SEEN = 30.0  # seconds after which the highest epoch is asked for again
 OVERDUE = 30.0  # seconds beyond its grace after which a pod that was asked to end counts as one of a lost node
 
 

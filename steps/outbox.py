@@ -16,6 +16,7 @@ class _Letter:
     call: Callable[[], object]
     due: float
     pause: float = FIRST_PAUSE
+    under_way: bool = False
 
 
 class Outbox(threading.Thread):
@@ -29,9 +30,12 @@ class Outbox(threading.Thread):
         self._hurry = self._closed = False
 
     def put(self, name: str, call: Callable[[], object], delay: float = 0.0) -> None:
-        """`name` says what `call` does. It takes the place of one of the same name that is not done yet."""
+        """`name` says what `call` does. It takes the place of one of the same name that waits, and its turn."""
         with self._changed:
-            self._letters[name] = _Letter(call, time.monotonic() + delay)
+            letter, waiting = _Letter(call, time.monotonic() + delay), self._letters.get(name)
+            if waiting is not None and not waiting.under_way:
+                letter.due, letter.pause = min(letter.due, waiting.due), waiting.pause
+            self._letters[name] = letter
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
@@ -64,6 +68,8 @@ class Outbox(threading.Thread):
                         self._changed.wait(max(0.01, due - now))
                         continue
                     letter = None
+                else:
+                    letter.under_way = True
             if letter is None:
                 self._do_chore()
             else:
@@ -84,6 +90,7 @@ class Outbox(threading.Thread):
             if error.passing:
                 letter.due = time.monotonic() + after(error, letter.pause)
                 letter.pause = min(2 * letter.pause, LONGEST_PAUSE)
+                letter.under_way = False
                 return
             print(f"not done: {name}: {error}", file=sys.stderr, flush=True)
         with self._changed:

@@ -307,7 +307,7 @@ def _learner(job: TrainingJob, site: Site) -> Container:
     mounts = [
         *_job_mounts(read_only_helper=True),
         _mount("run", contract.RUN_DIR),
-        _mount("agent", contract.AGENT_DIR),
+        _mount("agent", contract.AGENT_DIR, read_only=True),
         _mount("shm", "/dev/shm"),
     ]
     if job.host_data:

@@ -111,7 +111,9 @@ def _kept(job: Job, by_source: dict[str, list[PodLog]], wanted: Selection, stack
     """Learners whose pods do not have all that they wrote -> the files with it. Raises Refused where there is none."""
     present = job.present()
     there = {name: [pod for pod in several if pod.attempt.pod in present] for name, several in by_source.items()}
-    lost = [name for name, several in by_source.items() if any(p.attempt.ran for p in several if p not in there[name])]
+    lost = [
+        name for name, several in by_source.items() if any(p.attempt.begun for p in several if p not in there[name])
+    ]
     steps = [name for name in lost if not name.startswith("learner-")]
     if steps and not there[steps[0]]:
         raise Refused(f"the pod of {steps[0]} is gone, and with it what it wrote; learners' logs alone are kept")

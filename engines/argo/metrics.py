@@ -92,7 +92,7 @@ def metrics(
 
 
 def _now(records: Records, workflow: Object, over: bool) -> list[dict[str, Any]]:
-    if not any(attempt.learner and attempt.ran for attempt in attempts(workflow)):
+    if not any(attempt.learner and attempt.begun for attempt in attempts(workflow)):
         return []
     if not over:
         for pod in live(workflow, "checkpoint", ("Running",)):

@@ -17,20 +17,22 @@ _ATTEMPT = re.compile(r"\((\d+)\)$")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt of a step or learner: `source` is its display name, `number` counts from 1. It `ran` if its pod has
-    ever been given a node of the cluster.
-    """
+    """One attempt of a step or learner: `source` is its display name, `number` counts from 1."""
 
     source: str
     number: int
     pod: str
     phase: str
     started: str = ""
-    ran: bool = True
 
     @property
     def ended(self) -> bool:
         return self.phase in ENDED
+
+    @property
+    def begun(self) -> bool:
+        """Whether its pod may have run. Deleted before that in a suspended Workflow, it stays Pending."""
+        return self.phase not in ("", "Pending")
 
     @property
     def learner(self) -> int | None:
@@ -54,7 +56,6 @@ def attempts(workflow: dict[str, Any]) -> list[Attempt]:
                 pod_name(name, node),
                 node.get("phase", ""),
                 node.get("startedAt") or "",
-                bool(node.get("hostNodeName")),
             )
         )
     return sorted(found, key=lambda attempt: (attempt.started, attempt.source, attempt.number))

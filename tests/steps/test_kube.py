@@ -354,6 +354,19 @@ def test_only_the_last_of_a_kind_is_written(outbox: Outbox) -> None:
     assert written == [4]
 
 
+def test_a_report_that_failed_keeps_its_turn(server: ApiServer, outbox: Outbox) -> None:
+    """A later one must not send it back to the end of the ten seconds: `ffdl list` would be as late."""
+    written: list[int] = []
+
+    def fail() -> None:
+        raise KubeError(503, "busy")
+
+    outbox.put("report", fail)
+    until(lambda: not outbox.flush(0.05))
+    outbox.put("report", lambda: written.append(1), delay=60.0)
+    until(lambda: written)
+
+
 def test_the_chores_go_on_beside_it(server: ApiServer, kube: Kube) -> None:
     """They are asked for now and then, and a failure of one is not the last of them."""
     calls = threading.Event()
