@@ -9,13 +9,17 @@ from ..nodes import raw_nodes, unix_time
 from .access import EVENTS, Api, Object
 from .pods import attempts
 
+MOST_ASKED = 40  # objects whose events are asked for one by one: a namespace may have many more
+
 
 def events(api: Api, workflow: Object) -> list[Event]:
     """Oldest first. Kubernetes forgets its own after an hour; the nodes' stay."""
     name = workflow["metadata"]["name"]
     sources = {attempt.pod: attempt.source for attempt in attempts(workflow)}
     found = of_nodes(workflow)
-    for entry in api.list(EVENTS):
+    names = [name, *sources]
+    asked = [f"involvedObject.name={one}" for one in names] if len(names) <= MOST_ASKED else [""]
+    for entry in (entry for fields in asked for entry in api.list(EVENTS, fields=fields)):
         about = entry.get("involvedObject") or {}
         if about.get("name") == name or about.get("name") in sources:
             found.append(_event(entry, sources.get(about.get("name", ""), about.get("kind", "").lower())))

@@ -28,7 +28,7 @@ class Exec:
 
     def __init__(self, api: Api, pod: str, container: str, command: list[str]) -> None:
         from kubernetes.stream.ws_client import create_websocket
-        from websocket import WebSocketBadStatusException, WebSocketException
+        from websocket import WebSocketBadStatusException, WebSocketException, getdefaulttimeout, setdefaulttimeout
 
         flags = {"container": container, "stdin": "true", "stdout": "true", "stderr": "true"}
         query = urlencode([*flags.items(), *(("command", word) for word in command)])
@@ -36,13 +36,17 @@ class Exec:
         url = configuration.host.replace("http", "ws", 1) + api.path(PODS, pod, "exec") + "?" + query
         headers = {**api.credentials(), "sec-websocket-protocol": "v5.channel.k8s.io,v4.channel.k8s.io"}
         what = f"run a program in pod {pod} in namespace {api.namespace}"
+        before = getdefaulttimeout()
+        setdefaulttimeout(2 * CONNECT_TIMEOUT)  # there is no other way to say it
         try:
             self._socket: Any = create_websocket(configuration, url, headers)  # type: ignore[no-untyped-call]
         except WebSocketBadStatusException as error:
             body = getattr(error, "resp_body", None) or b""
             raise api_error(error.status_code, bytes(body), what, api.connection.place) from None
         except (WebSocketException, OSError) as error:
-            raise unreachable(error, api.connection.place, CONNECT_TIMEOUT) from None
+            raise unreachable(error, api.connection.place, 2 * CONNECT_TIMEOUT) from None
+        finally:
+            setdefaulttimeout(before)
         self._socket.settimeout(SILENCE)
         self._rest = bytearray()
         self._said = bytearray()

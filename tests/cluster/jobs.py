@@ -27,7 +27,8 @@ def archives(cache: Path, base: Path, names: Sequence[str]) -> list[Path]:
     if missing:
         ffdl = [sys.executable, "-c", "from ffdl.cli import main; main()"]
         command = [*ffdl, "images", "build", *missing, "--base", f"oci-archive:{base}", "--archive", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        env = {**os.environ, "BUILDAH_ISOLATION": "chroot"}  # else it leaves a bridge and its rules behind
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
         if done.returncode:
             raise BuildError(f"ffdl images build failed: {done.stderr.strip()[-2000:]}")
     os.utime(folder)

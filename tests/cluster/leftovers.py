@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import TypedDict
 
 from . import cgroups
-from .place import Place
+from .place import NAME, Place
 from .processes import BOOT
 
 # What the kubelet and the proxy set for the whole machine.
@@ -38,6 +39,7 @@ def survey(place: Place) -> dict[str, list[str]]:
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     links = json.loads(subprocess.run(["ip", "-j", "link"], capture_output=True, text=True, check=True).stdout)
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout.splitlines()
+    other = re.compile(rf"\b(?!{place.name}\b){NAME}\d*\b")  # clusters that come and go beside this one
     rules = subprocess.run(["iptables-save"], capture_output=True, text=True).stdout.splitlines()
     return {
         "cgroups": [str(folder) for folder in cgroups.folders(place.name)]
@@ -45,10 +47,10 @@ def survey(place: Place) -> dict[str, list[str]]:
         "files": [path for path in OUTSIDE if Path(path).exists()],
         "iptables": [rule.partition(" [")[0] for rule in rules if rule[:1] in ("-", ":")],
         "kernel settings": [f"{name} = {value}" for name, value in settings().items()],
-        "links": [link["ifname"] for link in links],
-        "mounts": [mount for mount in mounts if "ffdl-cluster" in mount or "kube" in mount or "containerd" in mount],
+        "links": [link["ifname"] for link in links if not other.search(link["ifname"])],
+        "mounts": [mount for mount in mounts if NAME in mount or "kube" in mount or "containerd" in mount],
         "processes": [str(pid) for pid in cgroups.members(place.name)],
-        "routes": [route.strip() for route in routes],
+        "routes": [route.strip() for route in routes if not other.search(route)],
     }
 
 

@@ -10,6 +10,7 @@ CHECKOUT = Path(__file__).parents[2]
 BUILDS = Path(__file__).parent / "builds"
 OBJECTS = Path(__file__).parent / "objects"
 
+NAME = "ffdl-cluster"
 NODE = "node0"
 ADDRESSES = "198.18.0.0/15"  # of all clusters: the benchmarking range, which is routed nowhere
 DEVICES = {"nvidia.com/gpu": 8, "example.com/gpu": 8}
@@ -18,7 +19,7 @@ NAMESPACE = "ffdl"
 
 def cache_folder() -> Path:
     """FFDL_CLUSTER_CACHE, else `ffdl-cluster` in the user's cache."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ffdl-cluster"
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / NAME
     return Path(os.environ.get("FFDL_CLUSTER_CACHE") or default).resolve()
 
 
@@ -43,7 +44,7 @@ class Place:
     @property
     def name(self) -> str:
         """Of the cgroup and of the link on the host."""
-        return f"ffdl-cluster{self.number or ''}"
+        return f"{NAME}{self.number or ''}"
 
     @property
     def run(self) -> Path:

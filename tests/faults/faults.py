@@ -11,6 +11,7 @@ from tests.faults.trial import Trial
 
 Fault = Callable[[Trial], float]
 
+CONTROLLER = "argo-controller"
 DOWN = 10.0  # seconds that a component stays down
 LEARNER, HELPER, DOWNLOAD = ("learner",), ("checkpoint",), ("download",)
 STORE = ("store-results", "store-after-failure")
@@ -106,7 +107,7 @@ def crash(component: str) -> Fault:
 def resume_without_controller(trial: Trial) -> float:
     """A halted job is resumed while no controller hears of it."""
     trial.user.ffdl("halt", trial.job)
-    with down(trial, "argo-controller"):
+    with down(trial, CONTROLLER):
         trial.user.ffdl("resume", trial.job)
         time.sleep(DOWN / 2)
     return time.time()
@@ -131,9 +132,21 @@ def halt_without_apiserver(trial: Trial) -> float:
 
 @contextlib.contextmanager
 def down(trial: Trial, component: str) -> Iterator[None]:
-    """A component is killed, and started again whatever happens."""
+    """A component is killed, and started again whatever happens. Argo's controller is back when it leads again."""
     trial.cluster.kill(component)
     try:
         yield
     finally:
         trial.cluster.start(component)
+    if component == CONTROLLER:
+        began = time.time()
+        trial.wait(lambda: _leads(trial), "a controller that leads", 60)
+        trial.notes.append(f"waited {time.time() - began:.1f} s for Argo's lease")
+
+
+def _leads(trial: Trial) -> bool:
+    """A controller in a new pod waits until the lease of the one that was killed has run out."""
+    ask = ("-n", "argo", "-o")
+    holder = trial.cluster.kubectl("get", "lease", "workflow-controller", *ask, "jsonpath={.spec.holderIdentity}")
+    pods = trial.cluster.kubectl("get", "pods", "-l", "app=workflow-controller", *ask, "jsonpath={..metadata.name}")
+    return holder in pods.split()

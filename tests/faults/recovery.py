@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 
@@ -40,20 +39,18 @@ def all_start(trial: Trial, since: float) -> float:
 
 
 def everything_flows(trial: Trial, since: float) -> float:
-    """The learner steps, its helper's news and Argo's progress reach the cluster, and its pod's log can be read."""
-    known = _argo_progress(trial)
+    """The learner steps, its helper's news reach the cluster, and its pod's log can be read through it."""
     signs: dict[str, Callable[[], object]] = {
         "a step": lambda: trial.watcher.stepped(since),
         "a report": lambda: trial.report().get("time", 0) > since and _training(trial.report()),
-        "progress of Argo's": lambda: _argo_progress(trial) not in ("", known),
         "the learner's log": lambda: _log(trial),
     }
     seen: dict[str, float] = {}
 
     def all_seen() -> float | None:
         for name, sign in signs.items():
-            if name not in seen and sign():
-                seen[name] = time.time()
+            if name not in seen and (at := sign()):
+                seen[name] = at if isinstance(at, float) else time.time()
         return max(seen.values()) if len(seen) == len(signs) else None
 
     try:
@@ -106,15 +103,6 @@ def _when(trial: Trial, seen: Callable[[], float | None], what: str) -> float:
 def _training(report: dict[str, object]) -> bool:
     learners = report.get("learners")
     return isinstance(learners, dict) and learners["joined"] == learners["wanted"] and report.get("step") is not None
-
-
-def _argo_progress(trial: Trial) -> str:
-    """What Argo's controller shows of the helper's progress; empty while the cluster gives no answer."""
-    try:
-        nodes = (trial.user.api.get("workflows", trial.job).get("status") or {}).get("nodes") or {}
-    except (ApiError, OSError, ValueError):
-        return ""
-    return json.dumps([node.get("progress") for node in nodes.values() if node.get("templateName") == "checkpoint"])
 
 
 def _log(trial: Trial) -> bool:

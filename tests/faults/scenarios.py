@@ -38,7 +38,7 @@ RECOVERED: dict[Recovery, str] = {
     recovery.learner_steps: "a new process of the learner steps",
     recovery.helper_reports: "the next helper reports a job in training",
     recovery.all_start: "a new learner steps, a new helper reports",
-    recovery.everything_flows: "steps, report, Argo's progress and the pod's log all arrive",
+    recovery.everything_flows: "the learner steps, the helper's report and the pod's log arrive",
     recovery.all_is_stored: "the job is over, all is stored",
     recovery.is_halted: "HALTED, no pod left",
 }

@@ -18,8 +18,9 @@ they were at work again. `python -m tests.faults` does it all once more and writ
 
 A run counts as *held* if the job recovered within the bound, came to the end that it would have had anyway, with a
 model that is bit for bit that of an undisturbed run, every step in its logs, all results and data whole, and if nothing
-of it was left after `ffdl delete`. *Counted from* is the moment of the fault or, for components of the cluster killed
-with `kill -9` and kept down for about ten seconds, the moment they are healthy again. Times are in seconds.
+of it was left after `ffdl delete`. *Counted from* is the moment of the fault or, for components of the cluster that
+were killed with `kill -9` and kept down for about ten seconds, the moment they are healthy again. Argo's controller is
+so when it holds its lease again, for which it waits up to 15 s. Times are in seconds.
 
 """
 

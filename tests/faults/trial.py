@@ -161,7 +161,7 @@ class Trial:
         self.notes.append(f"{status.attempts} attempts of the learner")
         if self.moment is Moment.FAILING:
             _expect(status.state == "FAILED" and status.exit_code == CODE, f"{status.state}: {status.reason}")
-            _expect(f"exited with code {CODE}" in status.reason, f"the job's own reason is lost, it says: {status.reason}")
+            _expect(f"exited with code {CODE}" in status.reason, f"the job's own reason is lost: {status.reason}")
         else:
             _expect(status.state == "COMPLETED", f"{status.state}: {status.reason}")
         self._look_through(self._bucket(self._stores[1]) / self.job)

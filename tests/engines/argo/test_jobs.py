@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from ffdl.engines.client import new_job_id
 from ffdl.learner import contract
 from ffdl.workflows.compile import Compiled
 from tests.behaviours.tenant import Tenant
+from tests.engines.argo.cutting import way
 from tests.engines.argo.plain import compiled, engine, submitted, until
 
 COUNT = "for i in 1 2 3; do echo {{inputs.parameters.index}} says $i; sleep 0.3; done"
@@ -230,6 +232,22 @@ def mounting(job: Compiled, volume: dict[str, Any]) -> Compiled:
     download["container"]["volumeMounts"] = [{"name": volume["name"], "mountPath": "/none"}]
     job.workflow["spec"]["volumes"] = [volume]
     return job
+
+
+def test_a_job_is_followed_over_connections_that_break(team: Tenant, argo: ArgoEngine, tmp_path: Path) -> None:
+    """Laptops sleep, load balancers restart: no line may be missing or come twice, and the end must be heard of."""
+    job = submitted(argo, compiled("for i in $(seq 120); do echo line $i; sleep 0.1; done"))
+    with way(team.kubeconfig, tmp_path) as (path, kubeconfig):
+        elsewhere = ArgoEngine(team.namespace, kubeconfig=str(kubeconfig))
+        lines, cuts, last = [], 0, time.monotonic()
+        for line in elsewhere.logs(job, follow=True):
+            lines.append(line.text)
+            if time.monotonic() - last > 2:
+                path.cut()
+                cuts, last = cuts + 1, time.monotonic()
+        until(elsewhere, job, "COMPLETED")
+    assert lines == [f"line {i}" for i in range(1, 121)]
+    assert cuts >= 3
 
 
 def test_jobs_of_a_namespace_are_followed_together(argo: ArgoEngine) -> None:

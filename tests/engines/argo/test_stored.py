@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
 import threading
 import time
@@ -75,7 +77,8 @@ def told(team: Tenant, code: Path) -> Iterator[Told]:
     begin = "code has 2000000 bytes"
     wanted = [begin, *(f"first {n}" for n in range(1, 501)), begin, *(f"second {n}" for n in range(1, 501))]
     yield job, heard, wanted
-    argo.delete(job, results=True)
+    with contextlib.suppress(NoSuchJob):
+        argo.delete(job, results=True)
     for kind in ("workflows", "pods", "configmaps", "persistentvolumeclaims"):
         assert team.api.list(kind, f"{contract.LABEL_JOB}={job}") == []
 
@@ -181,6 +184,11 @@ def test_a_job_whose_workflow_is_gone_is_known_by_its_record(team: Tenant, told:
     assert argo.download(job, DEFINITION, tmp_path).exists()
     with pytest.raises(Refused, match=f"the Workflow of {job} is gone"):
         argo.resubmit(job, new_job_id())
-    argo.delete(job)
+    claim = team.api.get("persistentvolumeclaims", contract.RESULTS_CLAIM)["spec"]["volumeName"]
+    volume = json.loads(team.api.call("GET", f"api/v1/persistentvolumes/{claim}"))["spec"]
+    store = Path((volume.get("hostPath") or volume["local"])["path"], contract.DEFAULT_RESULTS_BUCKET)
+    assert [file for file in (store / job).rglob("*") if file.is_file()] != []
+    argo.delete(job, results=True)
+    assert [file for file in (store / job).rglob("*") if file.is_file()] == []
     with pytest.raises(NoSuchJob):
         argo.status(job)
