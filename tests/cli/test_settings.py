@@ -25,9 +25,7 @@ def test_a_cluster_is_chosen_by_flag_environment_or_file(shell):
     kubeconfig = shell.folder / "clusters"
     kubeconfig.write_text("contexts: [{name: home, context: {cluster: c}}]\ncurrent-context: away\n")
     asked = ("list", "--engine", "argo")
-    assert "no context is called 'away'; there are home" in shell.fails(
-        *asked, code=4, FFDL_KUBECONFIG=str(kubeconfig)
-    )
+    assert "no context is called 'away'; there are home" in shell.fails(*asked, code=4, FFDL_KUBECONFIG=str(kubeconfig))
     assert "no context is called 'x'" in shell.fails(*asked, "--context", "x", code=4, KUBECONFIG=str(kubeconfig))
     assert "there is no kubeconfig file nowhere" in shell.fails(
         *asked, "--kubeconfig", "nowhere", code=4, FFDL_KUBECONFIG=str(kubeconfig)

@@ -163,5 +163,7 @@ def test_paths_in_a_manifest_are_relative_to_it(shell, manifest):
 
 def test_a_missing_cluster_is_told_at_once(shell, manifest):
     """Before anything is packed or sent."""
-    words = "no cluster is configured: there is no kubeconfig file (looked for ~/.kube/config); name one with --kubeconfig"
+    words = (
+        "no cluster is configured: there is no kubeconfig file (looked for ~/.kube/config); name one with --kubeconfig"
+    )
     assert shell.fails("train", str(manifest), "--engine", "argo", code=4) == words

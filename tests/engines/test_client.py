@@ -103,6 +103,6 @@ def test_the_names_are_there_and_loaded_when_used():
         from ffdl import Client
         assert "hera" not in sys.modules
         from ffdl import TrainingJob
-        assert dir(ffdl) == ["Client", "TrainingJob", "learner"]
+        assert dir(ffdl) == ["Client", "TrainingJob", "learner", "pack"]
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)

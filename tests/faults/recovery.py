@@ -35,7 +35,9 @@ def helper_reports(trial: Trial, since: float) -> float:
 
 def all_start(trial: Trial, since: float) -> float:
     """Learner and helper are both there again."""
-    return max(learner_steps(trial, since), helper_reports(trial, since))
+    steps, reports = learner_steps(trial, since), helper_reports(trial, since)
+    trial.notes.append(f"a step after {steps - since:.1f} s, a report after {reports - since:.1f} s")
+    return max(steps, reports)
 
 
 def everything_flows(trial: Trial, since: float) -> float:
