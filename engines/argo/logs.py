@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...learner import contract
 from ..base import EngineError, LogLine, Refused
+from ..nodes import unix_time
 from ..status import HALTED, JobStatus
 from . import stored
 from .access import PODS, WORKFLOWS, Api, Object
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ...workflows.site import Site
 
 MOST_STREAMS = 64  # that are open at once
+MADE_WITHIN = 3.0  # seconds in which Argo makes the pod of a new attempt
 MOST_OVERLAP = 100  # lines by which the end of a file is found again in a pod's output
 LOOK, HALT_LOOK = 0.2, 1.0  # seconds
 
@@ -67,10 +69,11 @@ class Job:
     def over(self) -> bool:
         return over(status_of(self.api, self.workflow))
 
-    def present(self) -> set[str]:
-        """The job's pods that are there."""
+    def present(self) -> dict[str, float]:
+        """The job's pods that are there, and since when (unix seconds)."""
         labels = f"{contract.LABEL_JOB}={self.id},{contract.LABEL_ROLE}!={CARRIER_ROLE}"
-        return {pod["metadata"]["name"] for pod in self.api.list(PODS, labels, metadata=True)}
+        found = (pod["metadata"] for pod in self.api.list(PODS, labels, metadata=True))
+        return {about["name"]: unix_time(about["creationTimestamp"]) or 0.0 for about in found}
 
     def files(self, names: dict[str, str], stack: ExitStack) -> dict[str, Path]:
         """Log files of the job, until `stack` is closed."""
@@ -134,6 +137,15 @@ def _kept(job: Job, by_source: dict[str, list[PodLog]], wanted: Selection, stack
             raise
         return {}  # what the pods that are there have is better than nothing
     return {names[name]: file for name, file in found.items()}
+
+
+def _lost(attempt: Attempt, present: Mapping[str, float]) -> bool:
+    """Whether something that the attempt wrote is gone with a pod. One that is deleted early is made again by Argo
+    under the same name, and the attempt is then older than its pod.
+    """
+    if attempt.pod not in present:
+        return attempt.begun
+    return present[attempt.pod] > (unix_time(attempt.started or None) or present[attempt.pod]) + MADE_WITHIN
 
 
 def _cut(pod: PodLog) -> bool:

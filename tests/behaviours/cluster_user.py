@@ -38,6 +38,7 @@ class ClusterUser(User):
     engine_name = "argo"
     image = "localhost/debian:bookworm"
     pause = 0.25
+    pace = "0.3"
     soon = "15s"
 
     def __init__(self, folder: Path, tenant: Tenant) -> None:

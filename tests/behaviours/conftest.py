@@ -96,10 +96,10 @@ def setting(user: User, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str],
     return set_both
 
 
-def undisturbed(visit: Visit, folder: Path, **changes: object) -> bytes:
+def undisturbed(visit: Visit, folder: Path, **env: str) -> bytes:
     """The model of the small job in a run that nobody disturbed, on the engine that is tested."""
     with visit(folder) as someone:
-        job = someone.train(someone.job(**changes))
+        job = someone.train(someone.job(env={"PAUSE": "0", **env}))
         assert someone.until_over(job).state == "COMPLETED", someone.story()
         return someone.model(job)
 
@@ -113,4 +113,4 @@ def reference(visit: Visit, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.fixture(scope="session")
 def short_model(visit: Visit, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The small job's model with SHORT as its environment."""
-    return undisturbed(visit, tmp_path_factory.mktemp("short"), env=SHORT)
+    return undisturbed(visit, tmp_path_factory.mktemp("short"), **SHORT)

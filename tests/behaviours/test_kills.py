@@ -14,7 +14,7 @@ RUNNER = pytest.param("runner", marks=NO_RUNNER)
 
 
 @pytest.mark.parametrize("victim", ["learner", "agent", "supervisor", "helper", RUNNER])
-@pytest.mark.parametrize("step", [1, 30, 55])
+@pytest.mark.parametrize("step", [1, 30, 50])
 def test_killed_while_learning(user: User, short_model: bytes, victim: str, step: int) -> None:
     """Any process of a job may die at any step; a user finds the same model at the end."""
     job = user.train(user.job(env=SHORT))

@@ -45,6 +45,7 @@ class User(ABC):
     image: str  # with bash
     soon = "3s"  # a start_timeout that leaves time to look
     pause = 0.02  # between two looks, in seconds
+    pace = "0"  # PAUSE of the small job: where looking and killing take seconds, so does training
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -118,6 +119,8 @@ class User(ABC):
         folder = self.folder / name
         shutil.copytree(JOB, folder)
         manifest = {**yaml.safe_load((folder / "manifest.yml").read_text()), **changes}
+        if self.pace != "0":
+            manifest["env"] = {"PAUSE": self.pace, **manifest.get("env", {})}
         (folder / "manifest.yml").write_text(yaml.dump(manifest, Dumper=Blocks, allow_unicode=True))
         return folder
 
@@ -172,13 +175,13 @@ class User(ABC):
         steps = [int(record["etimes"]["iteration"]["value"]) for record in self.engine.metrics(job)]
         return max(steps, default=0)
 
-    def until_step(self, job: str, step: int, timeout: float = 60) -> None:
+    def until_step(self, job: str, step: int, timeout: float = 120) -> None:
         self.wait_for(lambda: self.step(job) >= step, f"step {step}", timeout)
 
-    def until_over(self, job: str, timeout: float = 120) -> JobStatus:
+    def until_over(self, job: str, timeout: float = 180) -> JobStatus:
         return self.until(job, lambda status: status.terminal, timeout)
 
-    def failed(self, job: str, timeout: float = 120) -> str:
+    def failed(self, job: str, timeout: float = 180) -> str:
         """The one line that says why the job failed, once it has."""
         status = self.until_over(job, timeout)
         assert status.state == "FAILED", self.story()

@@ -14,7 +14,7 @@ from tests.cluster import cgroups
 from tests.cluster.place import Place
 from tests.faults.watcher import Watcher, alive, began
 
-PLACE = Place(Path("/nowhere"), 9)
+PLACE = Place(Path("/nowhere"), 6)
 
 
 def record(step: int, at: float) -> str:

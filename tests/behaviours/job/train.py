@@ -1,12 +1,14 @@
 """A small job with all that makes resuming hard: shuffling, momentum, an RNG; some milliseconds of work a step."""
 
 import os
+import time
 
 import numpy as np
 
 from ffdl import learner
 
 STEPS = int(os.environ.get("STEPS", "150"))
+PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a step waits, for those who want to do something meanwhile
 ROWS, COLUMNS, BATCH = 512, 64, 64
 
 data = np.random.default_rng(0)
@@ -40,6 +42,7 @@ with learner.session() as job:
         state["w"] = state["w"] - 0.01 * state["momentum"]
         state["rng"] = rng.bit_generator.state
         state["step"] = step + 1
+        time.sleep(PAUSE)
         job.step(step + 1, of=STEPS, state=state, loss=float(np.mean(error**2)))
 
 np.save(os.path.join(os.environ["RESULT_DIR"], "model.npy"), state["w"])
