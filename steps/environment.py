@@ -75,6 +75,8 @@ def learner_environment(
         "PYTHONPATH": ":".join(part for part in (place.library, model_dir, user.get("PYTHONPATH", "")) if part),
         contract.AGENT_SOCKET_ENV: place.socket,
     }
+    if not spec.gpus:
+        own["CUDA_VISIBLE_DEVICES"] = ""  # an image may ask its node for all GPUs, whoever has them
     if len(spec.command.encode()) > _VALUE_MOST:
         del own["TRAINING_COMMAND"]
     return {**user, **own}

@@ -90,6 +90,7 @@ def test_a_password_by_its_name(user: User, s3: servers.Server, buckets: tuple[P
     assert (results / job / "copy" / "x").read_text() == "kept"
 
 
+@pytest.mark.local("a cluster's pods have an environment of their own, not the submitter's")
 def test_credentials_of_the_environment(user: User, s3: servers.Server, buckets: tuple[Path, Path]) -> None:
     """Where a manifest names no credentials, those of the submitter's environment are used; the learner sees none."""
     data, results = buckets

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.cluster import requirements
 from tests.cluster.cluster import Cluster, ClusterError
-from tests.faults.matrix import PAGE, chosen, matrix, setting
+from tests.faults.matrix import PAGE, chosen, matrix
 from tests.faults.records import HELD, Record, Records, cache_folder, of
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.table import page
@@ -37,7 +37,6 @@ def main(arguments: list[str] | None = None) -> int:
         for name, value in cluster.env().items():
             os.environ[name] = value
         bad = run(cluster, records, options)
-        PAGE.write_text(page(SCENARIOS, records.all(), setting(cluster), time.time()))
     except (ClusterError, RuntimeError, TimeoutError) as error:
         print(f"faults: {error}", file=sys.stderr)
         return 1
@@ -69,6 +68,7 @@ def run(cluster: Cluster, records: Records, options: argparse.Namespace) -> list
         for number, scenario in enumerate(todo, 1):
             print(f"[{number}/{len(todo)}] {scenario.name} ...", flush=True)
             tell(made.run(scenario, reference), records)
+            PAGE.write_text(page(SCENARIOS, records.all(), made.setting, time.time(), os.cpu_count() or 1))
         done = [record for scenario in scenarios for record in of(records.all(), scenario.name, made.setting)]
     bad = [record for record in done if record.verdict != HELD]
     print(f"{len(done) - len(bad)} of {len(done)} runs held")

@@ -96,6 +96,7 @@ def crash(component: str) -> Fault:
                 trial.hurry(road=True)
                 with contextlib.suppress(AssertionError):
                     trial.wait(lambda: not trial.moving(), "the end of storing", DOWN / 2)
+                trial.notes.append("storing goes on" if trial.moving() else "the process of storing ended meanwhile")
             else:
                 time.sleep(DOWN)
         trial.hurry(road=True)

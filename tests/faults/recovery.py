@@ -104,7 +104,8 @@ def _when(trial: Trial, seen: Callable[[], float | None], what: str) -> float:
 
 def _training(report: dict[str, object]) -> bool:
     learners = report.get("learners")
-    return isinstance(learners, dict) and learners["joined"] == learners["wanted"] and report.get("step") is not None
+    together = isinstance(learners, dict) and learners["joined"] == learners["wanted"]
+    return together and report.get("message") == "training"
 
 
 def _log(trial: Trial) -> bool:

@@ -25,8 +25,11 @@ so when it holds its lease again, for which it waits up to 15 s. Times are in se
 """
 
 
-def page(scenarios: Sequence[Scenario], records: Sequence[Record], setting: Setting, now: float) -> str:
-    """`now` in unix seconds. A scenario that was not run in this setting is shown with its last run, and says so."""
+def page(scenarios: Sequence[Scenario], records: Sequence[Record], setting: Setting, now: float, cores: int) -> str:
+    """`now` in unix seconds, `cores` the machine's.
+
+    A scenario that was not run in this setting is shown with its last run, and says so.
+    """
     runs = {}
     for scenario in scenarios:
         runs[scenario.name] = of(records, scenario.name, setting) or latest(records, scenario.name)
@@ -38,6 +41,8 @@ def page(scenarios: Sequence[Scenario], records: Sequence[Record], setting: Sett
     text += f"{held} of {len(scenarios)} held."
     if len(here) < len(scenarios):
         text += f" {len(scenarios) - len(here)} were not run at this commit; their rows name another one or none."
+    if loads := [run.load for scenario in scenarios for run in runs[scenario.name]]:
+        text += f" The machine had {cores} cores and a load of {min(loads):.0f} to {max(loads):.0f} when runs began."
     for moment in Moment:
         rows = [scenario for scenario in scenarios if scenario.moment is moment]
         text += f"\n\n## While {moment.value}\n\n"

@@ -53,7 +53,7 @@ def test_the_page_tells_of_every_scenario_and_hides_no_failure() -> None:
         Record(SECOND, EARLIER, 1.0, HELD, 9.0),
         Record(THIRD, HERE, 1.0, FAILED, None, "the model | is another"),
     ]
-    lines = page(SCENARIOS, runs, HERE, 0.0).splitlines()
+    lines = page(SCENARIOS, runs, HERE, 0.0, 2).splitlines()
     rows = [line for line in lines if line.startswith("| ") and not line.startswith("| fault")]
     assert len(rows) == len(SCENARIOS)
     first, second, third = (

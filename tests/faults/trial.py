@@ -29,10 +29,10 @@ from tests.faults.watcher import Watcher, alive, read_steps
 
 JOB = Path(__file__).parent / "job"
 STEPS, PACE = 900, 0.1
-SETTLED = 30  # steps after which a job counts as learning: a checkpoint is committed and shipped by then
+SETTLED = 30  # steps after which a job counts as learning: a checkpoint is committed by then
 MEGABYTES = 24  # of ballast, and of training data
-SLOW = 1.5e6  # bytes a second, so that moving those takes a while
-BEGUN = 2e6  # bytes after which it counts as begun
+SLOW = 1e6  # bytes a second, so that moving those takes a while
+OLD_ENOUGH = 12.0  # seconds: Argo makes a pod that goes in its first 10 seconds again, without an attempt, and quicker
 CODE = 3  # of a job that fails on purpose
 COMES = 120.0  # seconds that a moment has to come, and a job to end
 
@@ -122,24 +122,32 @@ class Trial:
         self._stores = (data, results)
         fill(self._bucket(data), ["samples"], MEGABYTES << 20, random.Random(7))
         self.throttle.rate = SLOW if self.moment is Moment.DOWNLOADING else WITHOUT
-        passed = self.throttle.passed
         self.job = self.user.train(self._folder(env, data, results))
         if self.moment is Moment.DOWNLOADING:
-            self._until_bytes_move("download", passed)
+            self._until_bytes_move("download")
             return
         learns = SETTLED if self.moment is Moment.LEARNING else 1
         self.wait(lambda: self.watcher.last_step() >= learns, "learning")
         if self.moment is Moment.LEARNING:
             self.wait(lambda: self.report().get("learners", {}).get("joined"), "the helper's report")
+            self._until_old("script")
             self.scripts, self.epoch = set(self.watcher.processes("script")), self.watcher.epoch()
             return
         self.throttle.rate = SLOW
-        self._until_bytes_move("store", self.throttle.passed)
+        self._until_bytes_move("store")
 
-    def _until_bytes_move(self, program: str, passed: int) -> None:
+    def _until_bytes_move(self, program: str) -> None:
         self.wait(lambda: self.watcher.processes(program), f"the process of {program}")
-        self.wait(lambda: self.throttle.passed > passed + BEGUN, f"bytes of {program}", every=0.02)
+        passed = self.throttle.passed
+        self._until_old(program)
+        if self.throttle.passed == passed or not self.watcher.processes(program):
+            raise AssertionError(f"{program} moves no bytes")
         self.movers = set(self.watcher.processes(program))
+
+    def _until_old(self, program: str) -> None:
+        """Until its pod is none that has just been started."""
+        began = min(self.watcher.processes(program).values(), default=float("inf"))
+        self.wait(lambda: time.time() - began > OLD_ENOUGH, f"the age of {program}")
 
     def moving(self) -> bool:
         """Whether a process that moved bytes at the moment of the fault still lives."""

@@ -94,3 +94,8 @@ def test_threads_follow_the_cpus(cpus: float, threads: int) -> None:
 def test_a_command_too_long_for_a_variable_is_left_out() -> None:
     """A variable of more than 128 KiB would keep the command from starting at all."""
     assert "TRAINING_COMMAND" not in environment(command="x" * 200000)
+
+
+def test_a_learner_without_gpus_sees_none() -> None:
+    """An image that asks its node for all GPUs would otherwise compute on those of other jobs."""
+    assert environment({"CUDA_VISIBLE_DEVICES": "0,1"}, gpus=0.0)["CUDA_VISIBLE_DEVICES"] == ""

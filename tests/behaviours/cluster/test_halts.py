@@ -103,8 +103,9 @@ def test_halted_in_its_second_attempt(user: ClusterUser, short_model: bytes) -> 
     """Bad days come together."""
     job = user.train(user.job(env=SHORT, checkpoint={"interval": "5 steps"}))
     user.until_step(job, 10)
+    before = user.pids("learner")
     user.delete_pod(job, "learner", force=True)
-    user.until(job, lambda status: status.attempts == 2)
+    user.wait_for(lambda: bool(set(user.pids("learner")) - set(before)), "another attempt")
     user.until_step(job, 25)
     user.ffdl("halt", job)
     assert user.running() == []
