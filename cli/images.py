@@ -18,7 +18,7 @@ BASE = "docker.io/library/debian:bookworm-slim"
 REGISTRY = "localhost"
 
 
-@click.group("images")
+@click.group("images", epilog="\b\nExample:\nffdl images build")
 def command() -> None:
     """Build the images that jobs on a cluster use."""
 

@@ -65,7 +65,7 @@ def submit(
     for note in job.notes:
         tell(f"Note: {note}")
     source = code if code is not None else manifest.parent
-    packed = pack_code(source)
+    packed = pack_code(source, text)
     job_id = new_job_id()
     site = getattr(engine, "site", None)
     compiled = compile_job(job, code=packed, job_id=job_id, manifest_text=text, site=site)

@@ -72,10 +72,13 @@ def _piece(piece: str) -> str:
     return re.escape(piece[1:] if piece.startswith("\\") and len(piece) > 1 else piece)
 
 
-def pack_code(source: Path) -> bytes:
-    """The zip of a folder of code, or of an existing zip as it is. Raises CodeError, OSError for unreadable files."""
+def pack_code(source: Path, manifest: bytes | None = None) -> bytes:
+    """The zip of a folder of code, or of an existing zip as it is. Raises CodeError, OSError for unreadable files.
+
+    The code is read by learners: where `manifest` lies in the folder, the credentials written in it are left out.
+    """
     if source.is_dir():
-        return _zip(source)
+        return _zip(source, manifest)
     if not source.exists():
         raise CodeError(f"{source}: no such folder or zip file")
     data = source.read_bytes()
@@ -106,7 +109,7 @@ def _check_zip(source: Path, data: bytes) -> None:
         raise CodeError(f"{source}: unpacks to more than {MOST >> 20} MiB; put data into a data store")
 
 
-def _zip(folder: Path) -> bytes:
+def _zip(folder: Path, manifest: bytes | None) -> bytes:
     root = os.path.realpath(folder)
     ignore = Ignore([*ALWAYS_IGNORED, *_ignore_lines(folder)])
     target, size = io.BytesIO(), 0
@@ -123,6 +126,8 @@ def _zip(folder: Path) -> bytes:
             entry.external_attr = mode << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
             data = b"" if stat.S_ISDIR(mode) else Path(path).read_bytes()
+            if manifest is not None and data == manifest:
+                data = _without_credentials(manifest)
             size += len(data)
             if size > MOST:
                 raise CodeError(
@@ -131,6 +136,12 @@ def _zip(folder: Path) -> bytes:
                 )
             archive.writestr(entry, data)
     return target.getvalue()
+
+
+def _without_credentials(manifest: bytes) -> bytes:
+    from ..workflows.redaction import without_credentials
+
+    return without_credentials(manifest)
 
 
 def _ignore_lines(folder: Path) -> list[str]:

@@ -134,7 +134,7 @@ class Client:
         from .archive import no_code, pack_code
 
         if not isinstance(code, bytes):
-            code = no_code() if code is None else pack_code(Path(code))
+            code = no_code() if code is None else pack_code(Path(code), manifest_text)
         job_id = new_job_id()
         site = getattr(self.engine, "site", None)
         compiled = compile_job(job, code=code, job_id=job_id, manifest_text=manifest_text, site=site)

@@ -184,3 +184,14 @@ def test_the_wrong_folder_is_noticed_before_it_fills_the_memory(tmp_path, monkey
     (make(tmp_path, "train.py") / "data").write_bytes(bytes(1001))
     with pytest.raises(CodeError, match=r"is it the right folder\?.*\.ffdlignore"):
         pack_code(tmp_path)
+
+
+def test_the_manifest_among_the_code_keeps_its_credentials_to_itself(tmp_path):
+    """Most manifests lie beside the code, which every learner and everyone who may read the results can read."""
+    text = b"name: x\ndata_stores:\n- connection: {user_name: u, password: hush-hush}\n"
+    (tmp_path / "manifest.yml").write_bytes(text)
+    (tmp_path / "train.py").write_text("pass\n")
+    archive = zipfile.ZipFile(io.BytesIO(pack_code(tmp_path, text)))
+    assert b"hush-hush" not in archive.read("manifest.yml")
+    assert b"user_name: u" in archive.read("manifest.yml")
+    assert archive.read("train.py") == b"pass\n"

@@ -113,6 +113,10 @@ def test_a_busy_server_is_asked_later(server: ApiServer, feed: Feed) -> None:
 
 def test_a_right_taken_away_ends_it_with_a_line(server: ApiServer, feed: Feed) -> None:
     """Waiting could not bring it back."""
+    deadline = time.monotonic() + WAIT
+    while not server.count("watch", "pods"):  # what is cut is the watch, not a request on its way there
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     server.fail("watch", "pods", refuse(403, "Forbidden", "no more"))
     server.cut()
     with pytest.raises(EngineError, match="no more"):
