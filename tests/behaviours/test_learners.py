@@ -54,6 +54,7 @@ with open(f"{os.environ['RESULT_DIR']}/about-{rank}.json", "w") as stream:
 """
 
 
+@pytest.mark.smoke
 def test_each_knows_who_it_is_and_finds_the_others(user: User) -> None:
     """What FfDL's distributed examples rely on: names that resolve, ports of one's own, who is the master."""
     job = user.train(user.script(MEET, learners=3, cpus=0.5, completion="all"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
-import time
 from datetime import datetime
 from pathlib import Path
 
@@ -82,21 +80,17 @@ def long_model(visit: Visit, tmp_path: Path) -> bytes:
 
 
 def test_ten_halts_in_a_row(long_model: bytes, user: ClusterUser) -> None:
-    """A job that is halted every night for two weeks halts as fast on the last day as on the first."""
+    """A job halted every night for two weeks is the same at the end. (How fast: benchmarks/cluster_halts.py.)"""
     job = user.train(user.job(env={"STEPS": "300"}))
-    took, step = [], 0
+    step = 0
     for _ in range(10):
         user.until_step(job, step + 4, 120)
-        began = time.monotonic()
         user.ffdl("halt", job)
-        took.append(time.monotonic() - began)
         assert user.running() == []
         step = user.step(job)
         user.ffdl("resume", job)
-    print("halts took", [round(seconds, 1) for seconds in took])
     assert user.until_over(job, 240).state == "COMPLETED", user.story()
     assert user.model(job) == long_model
-    assert took[-1] <= 1.2 * statistics.median(took) + 1, took  # a second: what the cluster's clocks count in
 
 
 def test_halted_in_its_second_attempt(user: ClusterUser, short_model: bytes) -> None:
