@@ -17,8 +17,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-UNUSED = ("ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tests", "tkinter", "turtledemo", "config-*")
-UNUSED += ("dist-packages", "site-packages", "lib-dynload", "__pycache__")
+UNUSED = (
+    "ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tests", "tkinter", "turtledemo", "config-*",
+    "dist-packages", "site-packages", "lib-dynload", "__pycache__",
+)  # fmt: skip
 
 
 def needed(binaries: list[Path]) -> tuple[dict[str, Path], Path]:
