@@ -49,6 +49,17 @@ class LogLine:
 
 
 @dataclass(frozen=True)
+class Selection:
+    """Which lines of a log are wanted; `learner` and `attempt` count from 1, `since` is a unix time."""
+
+    learner: int | None = None
+    step: str | None = None
+    attempt: int | None = None
+    tail: int | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened to a job or one of its nodes. `kind` is Normal or Warning, `time` in unix seconds."""
 

@@ -14,7 +14,7 @@ from hera.workflows import models as m
 from ..learner import contract
 from .job import TrainingJob
 from .redaction import without_credentials
-from .site import Site
+from .site import OUR_USER, Site
 
 STEPS_IMAGE = "ffdl-steps"
 AGENT_IMAGE = "ffdl-agent"
@@ -23,7 +23,6 @@ HELPER_ACCOUNT = "ffdl-helper"
 ENTRYPOINT, EXIT_HANDLER = "training", "exit"
 JOB_ID = "{{workflow.name}}"
 STEPS_MEMORY = "64Mi"
-OUR_USER = 65532  # steps and helper; its group is that of the job's volume
 NOT_FINAL_FOR_A_STEP = f"lastRetry.status == 'Error' || asInt(lastRetry.exitCode) != {contract.EXIT_FINAL}"
 
 

@@ -12,6 +12,7 @@ from .errors import shown
 CONFIG_NAME = "ffdl-tenant"
 CONFIG_VERSION = 1  # of the files in argo-config/
 VERSION = "0.1.0"
+OUR_USER = 65532  # steps and helper; its group is that of a job's volume
 OUR_IMAGES = ("ffdl-steps", "ffdl-agent", "ffdl-learner-numpy", "ffdl-learner-pytorch")
 _DURATION = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

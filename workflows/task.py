@@ -14,9 +14,9 @@ from hera.workflows import Container, EmptyDirVolume, Env, Parameter, RawArtifac
 from hera.workflows import models as m
 
 from ..learner import contract
-from .compile import OUR_USER, STEPS_IMAGE, unprivileged
+from .compile import STEPS_IMAGE, unprivileged
 from .job import TrainingJob
-from .site import Site
+from .site import OUR_USER, Site
 
 TASK_ACCOUNT = "ffdl-task"
 MOST = 512 * 1024  # bytes of code in a node: an object of Kubernetes has room for about 1.5 MB

@@ -41,7 +41,6 @@ PODS = Kind("Pod", "pods")
 CONFIG_MAPS = Kind("ConfigMap", "configmaps")
 SECRETS = Kind("Secret", "secrets")
 CLAIMS = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
-SERVICES = Kind("Service", "services")
 EVENTS = Kind("Event", "events")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...learner import contract
+from ...workflows.site import OUR_USER
 from ..base import EngineError
 from . import objects
 from .access import CONFIG_MAPS, PODS, WORKFLOWS, Api, Object
@@ -27,7 +28,6 @@ TRIES = 5
 POLL = 0.2
 CONTAINER = "main"
 TALK = ["python3", "-m", "ffdl.steps.carry"]
-USER = 65532
 UNFINISHED = ".ffdl-download"
 
 
@@ -191,7 +191,7 @@ def pod(site: Site, job_id: str, name: str, record: Object, owner: list[Object])
     if host := data.get(objects.HOST_RESULTS_KEY):
         volumes.append({"name": "host-results", "hostPath": {"path": host, "type": "DirectoryOrCreate"}})
         mounts.append({"name": "host-results", "mountPath": contract.HOST_RESULTS_DIR})
-    ours = {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER}
+    ours = {"runAsNonRoot": True, "runAsUser": OUR_USER, "runAsGroup": OUR_USER}
     container = {
         "name": CONTAINER,
         "image": site.image("ffdl-steps"),
@@ -216,7 +216,7 @@ def pod(site: Site, job_id: str, name: str, record: Object, owner: list[Object])
             "enableServiceLinks": False,
             "securityContext": ours
             | {
-                "fsGroup": USER,
+                "fsGroup": OUR_USER,
                 "fsGroupChangePolicy": "OnRootMismatch",
                 "seccompProfile": {"type": "RuntimeDefault"},
             },

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
-from ..base import EngineError, Event, LogLine, NoSuchJob, Refused
+from ..base import EngineError, Event, LogLine, NoSuchJob, Refused, Selection
 from ..status import HALTED, JobStatus, job_status
 from . import deletion, objects, records
 from .access import CONFIG_MAPS, PODS, SECRETS, WORKFLOWS, Api, Object
@@ -178,7 +178,7 @@ class ArgoEngine:
     ) -> Iterator[LogLine]:
         from . import logs
 
-        wanted = logs.Selection(learner=learner, step=step, attempt=attempt, tail=tail, since=since)
+        wanted = Selection(learner=learner, step=step, attempt=attempt, tail=tail, since=since)
         workflow = self._find(job_id)
         if workflow is None:
             return logs.of_record(self._api, self.site, job_id, self.status(job_id).learners, wanted)

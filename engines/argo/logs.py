@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...learner import contract
-from ..base import EngineError, LogLine, Refused
+from ..base import EngineError, LogLine, Refused, Selection
 from ..nodes import unix_time
 from ..status import HALTED, JobStatus
 from . import stored
@@ -32,25 +32,8 @@ if TYPE_CHECKING:
     from ...workflows.site import Site
 
 MOST_STREAMS = 64  # that are open at once
-MADE_WITHIN = 3.0  # seconds in which Argo makes the pod of a new attempt
 MOST_OVERLAP = 100  # lines by which the end of a file is found again in a pod's output
 LOOK, HALT_LOOK = 0.2, 1.0  # seconds
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which lines are wanted; `learner` and `attempt` count from 1, `since` is a unix time."""
-
-    learner: int | None = None
-    step: str | None = None
-    attempt: int | None = None
-    tail: int | None = None
-    since: float | None = None
-
-    def wants(self, attempt: Attempt) -> bool:
-        name = self.step or (f"learner-{self.learner}" if self.learner is not None else None)
-        right = attempt.source == name if name else attempt.learner is not None
-        return right and self.attempt in (None, attempt.number)
 
 
 @dataclass(frozen=True)
@@ -89,7 +72,7 @@ def over(status: JobStatus) -> bool:
 
 def read(job: Job, wanted: Selection) -> Iterator[LogLine]:
     """What was written until now; several sources in the order of their times."""
-    pods = [PodLog(job.api, attempt) for attempt in attempts(job.workflow) if wanted.wants(attempt)]
+    pods = [PodLog(job.api, attempt) for attempt in attempts(job.workflow) if _is_wanted(attempt, wanted)]
     return _history(job, pods, wanted)
 
 
@@ -139,13 +122,10 @@ def _kept(job: Job, by_source: dict[str, list[PodLog]], wanted: Selection, stack
     return {names[name]: file for name, file in found.items()}
 
 
-def _lost(attempt: Attempt, present: Mapping[str, float]) -> bool:
-    """Whether something that the attempt wrote is gone with a pod. One that is deleted early is made again by Argo
-    under the same name, and the attempt is then older than its pod.
-    """
-    if attempt.pod not in present:
-        return attempt.begun
-    return present[attempt.pod] > (unix_time(attempt.started or None) or present[attempt.pod]) + MADE_WITHIN
+def _is_wanted(attempt: Attempt, wanted: Selection) -> bool:
+    name = wanted.step or (f"learner-{wanted.learner}" if wanted.learner is not None else None)
+    right = attempt.source == name if name else attempt.learner is not None
+    return right and wanted.attempt in (None, attempt.number)
 
 
 def _cut(pod: PodLog) -> bool:
@@ -223,7 +203,7 @@ def _moment(line: LogLine) -> float:
 
 def follow(job: Job, wanted: Selection) -> Iterator[LogLine]:
     """Lines as they come, until the job has ended or is halted."""
-    follower = Follower(job.api, wanted.wants)
+    follower = Follower(job.api, lambda attempt: _is_wanted(attempt, wanted))
     feed = Feed(job.api, Source(WORKFLOWS, fields=f"metadata.name={job.id}"))
     try:
         yield from _history(job, follower.admit(job.workflow), wanted, follow=True)

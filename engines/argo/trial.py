@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...learner import contract, waiting
-from ...workflows.compile import AGENT_IMAGE, EXECUTOR_ACCOUNT, OUR_USER, STEPS_IMAGE
-from ...workflows.site import Site
+from ...workflows.compile import AGENT_IMAGE, EXECUTOR_ACCOUNT, STEPS_IMAGE
+from ...workflows.site import OUR_USER, Site
 from ..finding import NOTE, OK, PROBLEM, Finding
 from ..nodes import ENDED, raw_nodes
 from .access import CLAIMS, EVENTS, PODS, WORKFLOWS, Api, Object

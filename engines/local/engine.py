@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
-from ..base import CHECKPOINT, DEFINITION, RESULTS, TRAINEDMODEL, Damaged, EngineError, Event, LogLine, Refused
+from ..base import (
+    CHECKPOINT,
+    DEFINITION,
+    RESULTS,
+    TRAINEDMODEL,
+    Damaged,
+    EngineError,
+    Event,
+    LogLine,
+    Refused,
+    Selection,
+)
 from ..status import FAILED, JobStatus, job_status
 from .notify import Watcher
 from .runners import TERMINAL, revive, spawn
@@ -165,7 +176,7 @@ class LocalEngine:
         from . import logs
 
         job = self._home.job(job_id)
-        wanted = logs.Selection(learner=learner, step=step, attempt=attempt, tail=tail, since=since)
+        wanted = Selection(learner=learner, step=step, attempt=attempt, tail=tail, since=since)
         return logs.follow(job, wanted, lambda: revive(self._home)) if follow else logs.read(job, wanted)
 
     def metrics(self, job_id: str, follow: bool = False) -> Iterator[dict[str, Any]]:

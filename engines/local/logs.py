@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...learner import contract
-from ..base import NORMAL, WARNING, Event, LogLine
+from ..base import NORMAL, WARNING, Event, LogLine, Selection
 from ..status import job_status
 from .notify import Watcher
 from .operator.nodes import pod_name
@@ -28,17 +28,6 @@ FOLLOW_LOOK = 1.0
 MOST_OPEN = 256  # files that are read at once
 _PARTS = ("meta", "etimes", "values")  # of a metrics record
 _ATTEMPT = re.compile(r"\((\d+)\)$")
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which lines are wanted; `learner` and `attempt` count from 1, `since` is a unix time."""
-
-    learner: int | None = None
-    step: str | None = None
-    attempt: int | None = None
-    tail: int | None = None
-    since: float | None = None
 
 
 @dataclass(frozen=True)
