@@ -17,7 +17,7 @@ DEAD_AFTER = 120.0  # seconds beyond its grace after which a pod counts as one o
 STORE_AFTER = 300.0  # seconds that storing the results of a job that was stopped has for its start
 CARRIER_AFTER = 7 * 3600.0  # seconds; no command uses one for longer than six hours
 HELPER = "checkpoint"
-KEEPERS = (HELPER, *STORE_ROLES)  # the roles that no other pod of the job looks after
+KEEPERS = (HELPER, *STORE_ROLES)  # looked after by no other pod; the helper looks after the rest
 DEFAULT_START_TIMEOUT = 3600.0
 
 
@@ -66,13 +66,15 @@ def sweep(workflow: Object, pods: Sequence[Object], now: float, events: Sequence
     if spec.get("suspend") and not nodes and contract.ANNOTATION_RELEASED not in annotations:
         age = now - (unix_time(workflow["metadata"].get("creationTimestamp")) or now)
         return [DeleteJob(job_id, "its submission was not completed")] if age > UNRELEASED_AFTER else []
+    helped = helper_runs(pods)
     actions: list[Action] = [
         DeletePod(_name(pod), "it does not end: its node is gone", force=True)
         for pod in pods
-        if role(pod) in KEEPERS and now - (unix_time(pod["metadata"].get("deletionTimestamp")) or now) > DEAD_AFTER
+        if (role(pod) in KEEPERS or not helped)
+        and now - (unix_time(pod["metadata"].get("deletionTimestamp")) or now) > DEAD_AFTER
     ]
     stopping = spec.get("shutdown") == "Stop"
-    if not spec.get("suspend") and (stopping or not spec.get("shutdown")) and not helper_runs(pods):
+    if not spec.get("suspend") and (stopping or not spec.get("shutdown")) and not helped:
         limit = start_timeout(annotations)
         for words, since in _stuck(job_id, nodes, {_name(pod): pod for pod in pods}, events):
             if now - since > (min(limit, STORE_AFTER) if stopping else limit):

@@ -55,12 +55,14 @@ MANIFEST_FILE = "manifest.yml"
 CODE_FILE = "code.zip"
 TOKEN_FILE = "token"
 SECRET_ENV_FILE = "env.json"
-STORE_CREDENTIALS_FILE = "credentials.json"  # {"user_name": ..., "password": ...}
+STORE_CREDENTIALS_FILE = "credentials.json"  # an object with some of STORE_CREDENTIALS
+STORE_CREDENTIALS = ("user_name", "password", "session_token")
 ADDRESS_FILE = "address.json"  # {"host": ..., "port": ..., "epoch": ...}
 HALTED_FILE = "halted"
 FAILURES_DIR = "failures"  # in JOURNAL_DIR: <step>.json = {"reason": ..., "at": unix seconds}
 AGENT_SOCKET_FILE = "agent.sock"  # in RUN_DIR
 TRAINING_LOG = "training-log.txt"  # in LOG_DIR/learner-N
+EARLIER_POD = "an earlier pod of this attempt is gone; the training log has what it wrote"  # said by the agent
 METRICS_FILE = "evaluation-metrics.txt"  # in LOG_DIR/learner-N
 SUBMITTED_CODE = "_submitted_code/model.zip"  # in the results: the code as submitted
 RECORD_FILE = "status.json"  # in the results: the job's record

@@ -163,6 +163,8 @@ class Agent:
     def _from_helper(self, message: Message, now: float) -> None:
         kind = message["type"]
         if kind == contract.WELCOME:
+            if message.get("again"):
+                self._output.say(contract.EARLIER_POD)
             if self._pending is not None:
                 self._link.send(self._pending[0], now)
         elif kind == contract.WORLD:

@@ -153,7 +153,10 @@ class Coordinator:
             member.leaving = True
             yield Send(conn, {"type": contract.FINISHED})
             return
-        yield Send(conn, {"type": contract.WELCOME, "epoch": self.epoch, "generation": self.state.generation})
+        welcome = {"type": contract.WELCOME, "epoch": self.epoch, "generation": self.state.generation}
+        if old is not None and old.attempt == member.attempt and old.incarnation != member.incarnation:
+            welcome["again"] = True  # a cluster makes a pod that is deleted at its start again, under the same name
+        yield Send(conn, welcome)
         if index in self.state.failed:
             yield from self._verdict(member, self.state.failed[index])
         elif self.state.ended:

@@ -48,6 +48,8 @@ class S3Objects:
                 del os.environ[name]  # a session token of someone else's would be sent beside these
             config["access_key_id"] = credentials["user_name"]
             config["secret_access_key"] = credentials.get("password", "")
+            if credentials.get("session_token"):
+                config["session_token"] = credentials["session_token"]
         still = timedelta(seconds=min(60.0, max(1.0, patience)))
         try:
             self._store = S3Store(
@@ -174,7 +176,12 @@ class S3Objects:
 
     def _error(self, error: Exception, what: str) -> StoreError:
         fault = classify(error)
-        plain = {"request": "the store refuses the request", "connection": "no connection, or it was cut"}
+        plain = {
+            "request": "the store refuses the request",
+            "connection": "no connection, or it was cut",
+            "credentials": "no credentials; write user_name and password, or secret, in the data store's connection, "
+            "or export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY before you submit the job",
+        }
         meaning = plain.get(fault.kind) or sentence(error, self._id, self._bucket)
         return StoreError(f"{self.where}: {what}: {meaning} ({fault.detail})", permanent=fault.kind != "connection")
 

@@ -198,7 +198,10 @@ def printable(name: str) -> str:
 
 @dataclass(frozen=True)
 class Fault:
-    """What an exception of an S3 client means: `kind` is authentication, bucket, missing, request or connection."""
+    """What an exception of an S3 client means.
+
+    `kind` is credentials (there are none), authentication, bucket, missing, request or connection.
+    """
 
     kind: str
     detail: str  # the server's own code, or the first words of the error
@@ -206,6 +209,7 @@ class Fault:
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_MACHINES_ROLE = re.compile(r"http://169\.254\.\d+\.\d+/")  # asked for credentials where none are given
 _AUTHENTICATION = {
     "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefreshRequired",
     "AuthorizationHeaderMalformed", "RequestTimeTooSkewed", "InvalidSecurity", "NotSignedUp",
@@ -220,6 +224,8 @@ def classify(error: BaseException) -> Fault:
     name = code.group(1) if code else ""
     status = int(found.group(1)) if found else 0
     detail = name or (f"HTTP status {status}" if status else "no connection")
+    if _MACHINES_ROLE.search(text):
+        return Fault("credentials", "the machine has no role either")
     if name in _AUTHENTICATION or status == 401:
         return Fault("authentication", detail)
     if name in _BUCKET or status == 403:

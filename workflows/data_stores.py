@@ -95,7 +95,8 @@ class Connection(Part):
         str | None,
         Key(
             CREDENTIAL,
-            "Access key id. Without it and `secret`, the environment or the machine's role gives credentials.",
+            "Access key id. Without it and `secret`, those of your environment (`AWS_ACCESS_KEY_ID`, "
+            "`AWS_SECRET_ACCESS_KEY`) go with the job; without them the machine's role gives credentials.",
         ),
     ] = None
     password: Annotated[str | None, Key(CREDENTIAL, "Secret access key.")] = None

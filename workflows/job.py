@@ -19,6 +19,7 @@ from .references import REFERENCE
 DEFAULT_CPUS = 5.0  # FfDL's, per learner
 DEFAULT_MEMORY = 512 * 10**6
 DEFAULT_STORAGE = 10 * 2**30
+OWN_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class TrainingJob:
         store = manifest.data_stores[0] if manifest.data_stores else None
         data, results = _stores(store)
         plain_env, secret_env = resolve.split(manifest.env)
-        credentials, store_secret = resolve.credentials(store)
+        credentials, store_secret = resolve.credentials(store, notes)
         registry = resolve.registry(manifest)
         resolve.finish()
         host = _host_folder(store, folder)
@@ -249,12 +250,17 @@ class _Resolver:
         secret = {name: self.text(value, f"env.{name}") for name, value in env.items() if name not in plain}
         return plain, secret
 
-    def credentials(self, store: DataStore | None) -> tuple[dict[str, str], str]:
+    def credentials(self, store: DataStore | None, notes: list[str]) -> tuple[dict[str, str], str]:
+        """As written; where nothing is, the keys of the submitter's environment, which pods elsewhere do not have."""
         if store is None or store.type == "mount_volume":
             return {}, ""
         if "secret" in store.connection:
             return {}, store.connection["secret"]
         names = [name for name in ("user_name", "password") if store.connection.get(name)]
+        if not names and all(self._environ.get(variable) for variable in OWN_CREDENTIALS[:2]):
+            notes.append(f"data store {store.id}: the job gets {OWN_CREDENTIALS[0]} of your environment, as a Secret")
+            values = (self._environ.get(variable, "") for variable in OWN_CREDENTIALS)
+            return {name: value for name, value in zip(contract.STORE_CREDENTIALS, values, strict=True) if value}, ""
         return {name: self.text(store.connection[name], f"data_stores.0.connection.{name}") for name in names}, ""
 
     def registry(self, manifest: Manifest) -> dict[str, str]:

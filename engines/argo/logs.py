@@ -130,7 +130,7 @@ def _is_wanted(attempt: Attempt, wanted: Selection) -> bool:
 
 def _cut(pod: PodLog) -> bool:
     with suppress(LogGone):
-        return not pod.begins_with_its_first_line()
+        return not pod.is_whole()
     return False
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import Counter
+from array import array
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ...learner import contract
 from ..base import LogLine
 from .access import PODS, Api
 from .errors import ApiError
@@ -18,7 +19,8 @@ from .watching import lines
 SILENCE = 600.0  # seconds without output after which a stream is opened anew
 _FAREWELL = re.compile(rb"^\S+ Error: exit status \d+$")  # its last line where the command has failed
 ARGOS_LINES = 20  # of a pod's last ones that may not be the command's
-MOST_FIRST_LINE = 64  # bytes of it that are looked at
+MOST_BEGINNING = 4096  # bytes of it that are looked at: Argo's executor says a few lines first
+_EARLIER_POD = f"ffdl: {contract.EARLIER_POD}".encode()
 _SECOND = len("2026-01-01T00:00:00")
 # What Argo's executor says of itself, at times behind a line that the command did not end.
 _VALUE = rb'(?:"(?:[^"\\]|\\.)*"|[^\s"]*)'
@@ -34,14 +36,14 @@ class PodLog:
     """The output of one attempt, read on from where the last reading ended.
 
     The API can only be asked for lines since a whole second. So those of the last two seconds are remembered, and not
-    given twice.
+    given twice. They may be millions: of each a hash is kept.
     """
 
     def __init__(self, api: Api, attempt: Attempt) -> None:
         self.attempt = attempt
         self._api = api
-        self._since: str | None = None  # the second before the last one that was seen
-        self._seen: Counter[bytes] = Counter()
+        self._since: bytes | None = None  # the second before the last one that was seen
+        self._seen: dict[bytes, array[int]] = {}  # by their second, in the order in which they came
         self._response: Any = None
         self._exited = False  # Argo's executor has said so
         self.closed = False
@@ -54,28 +56,29 @@ class PodLog:
         query = {"container": MAIN, "timestamps": "true"}
         if follow:
             query["follow"] = "true"
-        again = Counter(self._seen)
+        known = {second: (0, len(hashes)) for second, hashes in self._seen.items()}  # of these may come again
         if self._since is not None:
-            query["sinceTime"] = self._since + "Z"
+            query["sinceTime"] = self._since.decode() + "Z"
         elif since is not None:
             query["sinceTime"] = datetime.fromtimestamp(int(since), UTC).isoformat().replace("+00:00", "Z")
         if tail is not None and self._since is None:
             query["tailLines"] = str(tail + ARGOS_LINES)
         for raw in self._lines(query, follow):
-            if again[raw]:
-                again[raw] -= 1
+            if self._comes_again(raw, known):
                 continue
             self._remember(raw)
             if (line := self._parse(raw)) is not None:
                 yield line
 
-    def begins_with_its_first_line(self) -> bool:
-        """Whether nothing is lost of what was written: of a long log a node keeps the last part only.
+    def is_whole(self) -> bool:
+        """Whether it has all that the attempt wrote: of a long log a node keeps the last part only, and of a pod that
+        was deleted at its start and made again nothing.
 
         The first to write is always Argo's executor. Raises LogGone, EngineError.
         """
-        first = next(iter(self._lines({"container": MAIN, "limitBytes": str(MOST_FIRST_LINE)}, follow=False)), b"")
-        return not first or first.startswith(b"time=")
+        query = {"container": MAIN, "limitBytes": str(MOST_BEGINNING)}
+        first = list(self._lines(query, follow=False))
+        return not first or (first[0].startswith(b"time=") and _EARLIER_POD not in first)
 
     def close(self) -> None:
         """Ends a reading that waits, from another thread."""
@@ -103,17 +106,28 @@ class PodLog:
         except (urllib3.exceptions.HTTPError, OSError, ValueError):
             pass  # the connection is lost; what it brought is kept
 
-    def _remember(self, raw: bytes) -> None:
-        second = raw[:_SECOND].decode("ascii", "replace")
-        try:
-            since = (datetime.fromisoformat(second) - timedelta(seconds=1)).isoformat()
+    def _comes_again(self, raw: bytes, known: dict[bytes, tuple[int, int]]) -> bool:
+        second = raw[:_SECOND]
+        begin, end = known.get(second, (0, 0))
+        if begin == end:
+            return False
+        try:  # where a node has turned to a new file, the first ones are missing
+            known[second] = self._seen[second].index(hash(raw), begin, end) + 1, end
         except ValueError:
-            return
-        if self._since is None or since > self._since:
-            self._since = since
-            kept = since.encode()
-            self._seen = Counter({line: n for line, n in self._seen.items() if line[:_SECOND] >= kept})
-        self._seen[raw] += 1
+            return False
+        return True
+
+    def _remember(self, raw: bytes) -> None:
+        second = raw[:_SECOND]
+        if second not in self._seen:
+            try:
+                since = (datetime.fromisoformat(second.decode()) - timedelta(seconds=1)).isoformat().encode()
+            except ValueError:
+                return
+            self._since = max(self._since or since, since)
+            self._seen = {kept: hashes for kept, hashes in self._seen.items() if kept >= self._since}
+            self._seen[second] = array("q")
+        self._seen[second].append(hash(raw))
 
     def _parse(self, raw: bytes) -> LogLine | None:
         if self._exited and _FAREWELL.search(raw) is not None:

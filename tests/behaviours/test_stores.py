@@ -90,19 +90,34 @@ def test_a_password_by_its_name(user: User, s3: servers.Server, buckets: tuple[P
     assert (results / job / "copy" / "x").read_text() == "kept"
 
 
-@pytest.mark.local("a cluster's pods have an environment of their own, not the submitter's")
 def test_credentials_of_the_environment(user: User, s3: servers.Server, buckets: tuple[Path, Path]) -> None:
-    """Where a manifest names no credentials, those of the submitter's environment are used; the learner sees none."""
+    """Where a manifest names no credentials, those of the submitter's environment go along; the learner sees none."""
     data, results = buckets
     (data / "x").write_text("kept")
     changes = store(s3.endpoint, data.name, results.name)
     del changes["data_stores"][0]["connection"]["user_name"], changes["data_stores"][0]["connection"]["password"]
     user.env |= {"AWS_ACCESS_KEY_ID": servers.KEY, "AWS_SECRET_ACCESS_KEY": servers.SECRET}
     user.env["FFDL_RETRY_SECONDS"] = "1"
-    job = user.train(user.command(f"{COPY}; env", **changes))
+    job = user.train(user.command(f"{COPY}; env; cat /ffdl/*/* 2>/dev/null || true", **changes))
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert (results / job / "copy" / "x").read_text() == "kept"
-    assert "AWS_" not in user.ffdl("logs", job).stdout
+    printed = user.ffdl("logs", job).stdout
+    assert "AWS_" not in printed
+    assert servers.SECRET not in printed
+    assert servers.SECRET not in user.ffdl("show", job, "-o", "json").stdout
+
+
+def test_no_credentials_anywhere(user: User, s3: servers.Server, buckets: tuple[Path, Path], setting: Setting) -> None:
+    """A job whose store nobody has given a key for says so within seconds, and says what to do."""
+    setting("FFDL_RETRY_SECONDS", "1")
+    changes = store(s3.endpoint, buckets[0].name, buckets[1].name)
+    del changes["data_stores"][0]["connection"]["user_name"], changes["data_stores"][0]["connection"]["password"]
+    for name in [name for name in user.env if name.startswith("AWS_")]:
+        del user.env[name]
+    job = user.train(user.command("true", **changes))
+    reason = user.failed(job)
+    assert "no credentials" in reason
+    assert "export AWS_ACCESS_KEY_ID" in reason
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_large_jobs_are_read_where_argo_has_packed_their_nodes() -> None:
     assert [type(action) for action in sweep(job, [], NOW)] == [StopJob]
 
 
-@pytest.mark.parametrize("role", ["checkpoint", "store-results", "store-after-failure"])
+@pytest.mark.parametrize("role", ["checkpoint", "store-results", "store-after-failure", "learner"])
 def test_a_pod_of_a_node_that_is_gone_is_taken_from_it(role: str) -> None:
     """It stays Terminating for ever, and Argo waits for it for ever."""
     job = workflow(attempts(role, ("Running", "", -9000)))

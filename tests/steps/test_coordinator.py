@@ -86,6 +86,17 @@ def test_an_earlier_attempt_is_fenced_off() -> None:
     assert sent(job.message(2, {"type": "done"}, 4.0), 2) == ["released"]
 
 
+def test_one_whose_pod_was_made_again_hears_of_it() -> None:
+    """Its log begins in the middle of the attempt; without a word nobody would look for the rest."""
+    job = make()
+    joins = [join(0), join(0), join(0, incarnation="made again"), join(0, attempt=1)]
+    answers = [job.message(conn, message, float(conn)) for conn, message in enumerate(joins, 1)]
+    told = [
+        e.message.get("again") for effects in answers for e in effects if isinstance(e, Send) and "epoch" in e.message
+    ]
+    assert told == [None, None, True, None]
+
+
 @pytest.mark.parametrize(
     "change",
     [

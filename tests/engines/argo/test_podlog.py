@@ -12,6 +12,7 @@ from ffdl.engines.argo.access import Api
 from ffdl.engines.argo.podlog import LogGone, PodLog
 from ffdl.engines.argo.pods import Attempt
 from ffdl.engines.base import LogLine
+from ffdl.learner import contract
 from tests.engines.argo.test_access import refuse
 from tests.steps.api_server import ApiServer, Handler
 
@@ -119,12 +120,16 @@ def test_the_cluster_is_asked_for_no_more_than_is_wanted(server: ApiServer, api:
 
 def test_a_log_whose_beginning_is_lost_is_known(server: ApiServer, api: Api) -> None:
     """Of a long log nodes keep the last 10 MB; who reads it must get the whole from where it is kept."""
-    server.fail("get", "pods", writes(b'time=2026-01-01T00:00:00.955Z level=INFO msg="waiting'))
-    assert PodLog(api, ATTEMPT).begins_with_its_first_line()
-    server.fail("get", "pods", writes(b"epoch 3000"))
-    assert not PodLog(api, ATTEMPT).begins_with_its_first_line()
-    server.fail("get", "pods", writes(b""))
-    assert PodLog(api, ATTEMPT).begins_with_its_first_line()
+    argos = b'time=2026-01-01T00:00:00.955Z level=INFO msg="waiting'
+    for text, whole in (
+        (argos, True),
+        (b"epoch 3000", False),
+        (b"", True),
+        (argos + b"\nepoch 1\n", True),
+        (argos + f"\nffdl: {contract.EARLIER_POD}\nepoch 1\n".encode(), False),
+    ):
+        server.fail("get", "pods", writes(text))
+        assert PodLog(api, ATTEMPT).is_whole() == whole, text
 
 
 @pytest.mark.parametrize(
