@@ -160,7 +160,7 @@ def _stuck(
     for attempts in _attempts(nodes):
         last = attempts[-1]
         if last.get("phase") == "Pending":
-            pod = pods.get(_pod_name(job_id, last))
+            pod = pods.get(contract.pod_name(job_id, last))
             message = (waiting.pod_message(pod, events) if pod else "") or str(last.get("message") or "")
             if waiting.judge(message) == waiting.STUCK:
                 yield message, _waits_since(last, pod)
@@ -204,8 +204,3 @@ def _waits_since(node: Object, pod: Object | None) -> float:
         steps = [c.get("lastTransitionTime") for c in conditions if c.get("type") in ("PodScheduled", "Initialized")]
         times = [pod["metadata"].get("creationTimestamp"), *steps]
     return max((unix_time(time) or 0.0 for time in times), default=0.0)
-
-
-def _pod_name(job_id: str, node: Object) -> str:
-    """As Argo names pods: Workflow, template, and the hash in which the node's id ends."""
-    return f"{job_id}-{node.get('templateName', '')}-{str(node.get('id', '')).rpartition('-')[2]}"

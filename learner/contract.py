@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 # --- exit codes -------------------------------------------------------------------------------------------------------
 EXIT_DONE = 0
@@ -206,6 +206,11 @@ class JobSpec:
 def learner_name(index: int) -> str:
     """Folder and display name of learner `index` (0-based): people number learners from 1, as LEARNER_ID does."""
     return f"learner-{index + 1}"
+
+
+def pod_name(workflow: str, node: Mapping[str, Any]) -> str:
+    """As Argo names the pod of a node: Workflow, template, and the hash in which the node's id ends."""
+    return f"{workflow}-{node.get('templateName', '')}-{str(node.get('id', '')).rpartition('-')[2]}"
 
 
 def atomic_write(target: str, data: bytes, mode: int = 0o644) -> None:

@@ -207,7 +207,8 @@ def _pending(workflow: dict[str, Any], attempts: Attempts) -> tuple[str, str] | 
     *before, last = [node for _, node in sorted(attempts, key=lambda attempt: attempt[0])]
     if last.get("phase") != "Pending":
         return None
-    return _pod_name(workflow, last), worst_of([str(last.get("message") or ""), _never_began(before[-1:])])
+    pod = contract.pod_name((workflow.get("metadata") or {}).get("name", ""), last)
+    return pod, worst_of([str(last.get("message") or ""), _never_began(before[-1:])])
 
 
 def _refused(attempts: Attempts) -> str:
@@ -218,9 +219,3 @@ def _refused(attempts: Attempts) -> str:
 def _never_began(nodes: list[dict[str, Any]]) -> str:
     messages = [" ".join(str(node.get("message") or "").split()) for node in nodes]
     return next((message for message in messages if never_began(message)), "")
-
-
-def _pod_name(workflow: dict[str, Any], node: dict[str, Any]) -> str:
-    """As Argo names pods: Workflow, template, and the hash in which the node's id ends too."""
-    name = (workflow.get("metadata") or {}).get("name", "")
-    return f"{name}-{node.get('templateName', '')}-{str(node.get('id', '')).rpartition('-')[2]}"

@@ -53,7 +53,7 @@ def attempts(workflow: dict[str, Any]) -> list[Attempt]:
             Attempt(
                 _source(node),
                 number,
-                pod_name(name, node),
+                contract.pod_name(name, node),
                 node.get("phase", ""),
                 node.get("startedAt") or "",
             )
@@ -61,16 +61,11 @@ def attempts(workflow: dict[str, Any]) -> list[Attempt]:
     return sorted(found, key=lambda attempt: (attempt.started, attempt.source, attempt.number))
 
 
-def pod_name(workflow: str, node: dict[str, Any]) -> str:
-    """As Argo names pods: Workflow, template, and the hash in which the node's id ends."""
-    return f"{workflow}-{node.get('templateName', '')}-{str(node.get('id', '')).rpartition('-')[2]}"
-
-
 def live(workflow: dict[str, Any], template: str, phases: Collection[str] = ("Pending", "Running")) -> list[str]:
     """Pod names of a template's nodes that are in one of `phases`."""
     name = workflow["metadata"]["name"]
     return [
-        pod_name(name, node)
+        contract.pod_name(name, node)
         for node in raw_nodes(workflow.get("status") or {}).values()
         if node.get("type") == "Pod" and node.get("templateName") == template and node.get("phase") in phases
     ]

@@ -17,7 +17,6 @@ from ...workflows.site import OUR_USER, Site
 from ..finding import NOTE, OK, PROBLEM, Finding
 from ..nodes import ENDED, raw_nodes
 from .access import CLAIMS, EVENTS, PODS, WORKFLOWS, Api, Object
-from .pods import pod_name
 
 LEARNER_IMAGE = "ffdl-learner-numpy"
 REACTION = 20.0  # seconds that the controller has for a sign of life
@@ -169,7 +168,7 @@ def _outcome(api: Api, site: Site, name: str, node: Object, stuck: dict[str, flo
         code = (node.get("outputs") or {}).get("exitCode")
         said = _SAID.get(int(code)) if code not in (None, "") else None
         return Finding(TOPIC, PROBLEM, said or f"the {template}'s pod failed: {_one_line(node)}")
-    message = _message(api, pod_name(name, node)) or _one_line(node)
+    message = _message(api, contract.pod_name(name, node)) or _one_line(node)
     verdict = waiting.judge(message)
     if verdict != waiting.STUCK:
         stuck.pop(key, None)
