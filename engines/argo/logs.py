@@ -108,8 +108,8 @@ def _kept(job: Job, by_source: dict[str, list[PodLog]], wanted: Selection, stack
             f"the pod of attempt {wanted.attempt} is gone; what is kept of it is together with the other attempts: "
             "leave --attempt out"
         )
-    if wanted.attempt is None and wanted.since is None and wanted.tail is None:
-        lost += [name for name, several in there.items() if name not in lost and any(map(_cut, several))]
+    if wanted.attempt is None:
+        lost += [name for name, pods in there.items() if name not in lost and any(_lacks(pod, wanted) for pod in pods)]
     names = {f"{name}/{contract.TRAINING_LOG}": name for name in lost if name not in steps}
     if not names:
         return {}
@@ -128,9 +128,16 @@ def _is_wanted(attempt: Attempt, wanted: Selection) -> bool:
     return right and wanted.attempt in (None, attempt.number)
 
 
-def _cut(pod: PodLog) -> bool:
+def _lacks(pod: PodLog, wanted: Selection) -> bool:
+    """Whether the pod has less of its attempt's lines than are wanted."""
     with suppress(LogGone):
-        return not pod.is_whole()
+        if pod.is_whole():
+            return False
+        if wanted.tail is None and wanted.since is None:
+            return True
+        enough = wanted.tail or 1  # what is kept has no times: any line of the pod's is better
+        has = islice(PodLog(pod.api, pod.attempt).read(wanted.since, wanted.tail), enough)
+        return sum(1 for _ in has) < enough
     return False
 
 

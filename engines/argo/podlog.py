@@ -26,6 +26,7 @@ _SECOND = len("2026-01-01T00:00:00")
 _VALUE = rb'(?:"(?:[^"\\]|\\.)*"|[^\s"]*)'
 _FIELDS = rb"time=" + _VALUE + rb" level=\w+ msg=" + _VALUE + rb"(?: \w+=" + _VALUE + rb")*?"
 _ARGO = re.compile(_FIELDS + rb" argo=true(?: .*)?$")
+_ARGOS_LAST = (b'"sub-process exited"', b'"file signal handler exiting')
 
 
 class LogGone(Exception):  # noqa: N818 (reads as the sentence it is)
@@ -41,7 +42,7 @@ class PodLog:
 
     def __init__(self, api: Api, attempt: Attempt) -> None:
         self.attempt = attempt
-        self._api = api
+        self.api = api
         self._since: bytes | None = None  # the second before the last one that was seen
         self._seen: dict[bytes, array[int]] = {}  # by their second, in the order in which they came
         self._response: Any = None
@@ -71,14 +72,17 @@ class PodLog:
                 yield line
 
     def is_whole(self) -> bool:
-        """Whether it has all that the attempt wrote: of a long log a node keeps the last part only, and of a pod that
-        was deleted at its start and made again nothing.
+        """Whether it has all that the attempt wrote: of a long log a node keeps the last part only, at worst what
+        Argo's executor says at the end, and of a pod that was deleted at its start and made again nothing.
 
-        The first to write is always Argo's executor. Raises LogGone, EngineError.
+        The first to write is always the executor, too. Raises LogGone, EngineError.
         """
         query = {"container": MAIN, "limitBytes": str(MOST_BEGINNING)}
         first = list(self._lines(query, follow=False))
-        return not first or (first[0].startswith(b"time=") and _EARLIER_POD not in first)
+        if not first:
+            return True
+        begins = _ARGO.match(first[0]) is not None and not any(words in first[0] for words in _ARGOS_LAST)
+        return begins and _EARLIER_POD not in first
 
     def close(self) -> None:
         """Ends a reading that waits, from another thread."""
@@ -91,10 +95,10 @@ class PodLog:
         import urllib3
 
         pod = self.attempt.pod
-        what = f"read the log of pod {pod} in namespace {self._api.namespace}"
-        path = self._api.path(PODS, pod, "log")
+        what = f"read the log of pod {pod} in namespace {self.api.namespace}"
+        path = self.api.path(PODS, pod, "log")
         try:
-            with self._api.open("GET", path, what, query, {"Accept": "*/*"}, read_timeout=SILENCE) as response:
+            with self.api.open("GET", path, what, query, {"Accept": "*/*"}, read_timeout=SILENCE) as response:
                 self._response = response
                 if not self.closed:
                     yield from lines(response, ended_only=follow)

@@ -120,10 +120,13 @@ def test_the_cluster_is_asked_for_no_more_than_is_wanted(server: ApiServer, api:
 
 def test_a_log_whose_beginning_is_lost_is_known(server: ApiServer, api: Api) -> None:
     """Of a long log nodes keep the last 10 MB; who reads it must get the whole from where it is kept."""
-    argos = b'time=2026-01-01T00:00:00.955Z level=INFO msg="waiting'
+    said = 'time=2026-01-01T00:00:00.955Z level=INFO msg="{}" argo=true error=<nil>'
+    argos = said.format("waiting for signals").encode()
     for text, whole in (
         (argos, True),
         (b"epoch 3000", False),
+        (b"time=12 epoch=3000", False),
+        (said.format("sub-process exited").encode(), False),
         (b"", True),
         (argos + b"\nepoch 1\n", True),
         (argos + f"\nffdl: {contract.EARLIER_POD}\nepoch 1\n".encode(), False),
