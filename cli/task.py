@@ -33,9 +33,20 @@ def command(settings: Settings) -> int:
             stream.write(job_id)
         return _stay(engine, job_id)
     except _Terminated:
+        if _goes_on(engine, node):
+            tell(f"leaves {job_id} to the next pod of this node")
+            return contract.EXIT_AGAIN
         tell(f"stops {job_id}, because its node is stopped")
         engine.stop(job_id)
         return JOB_FAILED
+
+
+def _goes_on(engine: Engine, node: str) -> bool:
+    """A pod is told to end in the same way when its pipeline is stopped and when its machine is drained."""
+    from ..engines.argo.engine import ArgoEngine
+
+    pipeline = os.environ.get(contract.TASK_WORKFLOW_ENV, "")
+    return isinstance(engine, ArgoEngine) and engine.wants(pipeline, *node.split("/", 1))
 
 
 class _Terminated(BaseException):

@@ -151,14 +151,8 @@ def _state(
 
 
 def _can_start(nodes: list[NodeStatus], pods_gone: bool) -> bool:
-    """Whether a pod of a suspended job runs or could.
-
-    Argo leaves a node Pending whose pod is deleted while its Workflow is suspended; a halting helper deletes such pods
-    before it ends.
-    """
-    if pods_gone or any(node.role == "checkpoint" and node.phase in ("Waiting", "Failed", "Error") for node in nodes):
-        return any(node.phase == "Running" for node in nodes)
-    return any(node.alive for node in nodes)
+    """Whether a pod of a suspended job runs or could. Argo leaves a node Pending whose pod is deleted meanwhile."""
+    return any(node.phase == "Running" if pods_gone else node.alive for node in nodes)
 
 
 def _state_at_work(nodes: list[NodeStatus], running: set[str], message: str) -> tuple[str, str]:

@@ -73,6 +73,10 @@ def sweep(workflow: Object, pods: Sequence[Object], now: float, events: Sequence
         if (role(pod) in KEEPERS or not helped)
         and now - (unix_time(pod["metadata"].get("deletionTimestamp")) or now) > DEAD_AFTER
     ]
+    if spec.get("suspend") and nodes and not helped:
+        # a pod that waits starts in a suspended Workflow, too, once there is room
+        waits = (pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending")
+        actions += [DeletePod(_name(pod), "the job is halted") for pod in waits if not _deleted(pod)]
     stopping = spec.get("shutdown") == "Stop"
     if not spec.get("suspend") and (stopping or not spec.get("shutdown")) and not helped:
         limit = start_timeout(annotations)
@@ -130,9 +134,7 @@ def sweep_carrier(pod: Object, now: float) -> list[Action]:
 def helper_runs(pods: Iterable[Object]) -> bool:
     """Whether the job's helper is at work; it then does by itself whatever else is to be done."""
     return any(
-        role(pod) == HELPER
-        and (pod.get("status") or {}).get("phase") == "Running"
-        and not pod["metadata"].get("deletionTimestamp")
+        role(pod) == HELPER and (pod.get("status") or {}).get("phase") == "Running" and not _deleted(pod)
         for pod in pods
     )
 
@@ -147,6 +149,10 @@ def start_timeout(annotations: Mapping[str, str]) -> float:
         return float(annotations[contract.ANNOTATION_START_TIMEOUT])
     except (KeyError, ValueError):
         return DEFAULT_START_TIMEOUT
+
+
+def _deleted(pod: Object) -> bool:
+    return pod["metadata"].get("deletionTimestamp") is not None
 
 
 def _name(pod: Object) -> str:

@@ -78,6 +78,7 @@ ATTEMPT_ENV = "FFDL_ATTEMPT"  # 0-based attempt of a pod (Argo's {{retries}})
 OUTCOME_ENV = "FFDL_OUTCOME"  # store-results: the outcome of what came before it
 POD_IP_ENV = "FFDL_POD_IP"
 PYTHON_ENV = "FFDL_PYTHON"  # the Python that `python` and `python3` of a command are to be, where no image says so
+TASK_WORKFLOW_ENV = "FFDL_TASK_WORKFLOW"  # the pipeline that has the node
 TASK_NODE_ENV = "FFDL_TASK_NODE"  # a node of a pipeline: its Workflow's uid and its name; the job's id follows
 AGENT_SOCKET_ENV = "FFDL_AGENT_SOCKET"  # the learner library finds its agent here
 THREAD_ENVS = (

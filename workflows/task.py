@@ -45,6 +45,7 @@ def template(job: TrainingJob, code: bytes | None, name: str, site: Site | None 
         # the same in each attempt of the node, different in each run of the pipeline
         env=[
             Env(name=contract.TASK_NODE_ENV, value="{{workflow.uid}}/{{node.name}}"),
+            Env(name=contract.TASK_WORKFLOW_ENV, value="{{workflow.name}}"),
             m.EnvVar(
                 name="FFDL_NAMESPACE",
                 value_from=m.EnvVarSource(field_ref=m.ObjectFieldSelector(field_path="metadata.namespace")),

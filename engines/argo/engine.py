@@ -14,7 +14,7 @@ from ..status import HALTED, JobStatus, job_status
 from . import deletion, objects, records
 from .access import CONFIG_MAPS, PODS, SECRETS, WORKFLOWS, Api, Object
 from .connection import connect
-from .pods import live
+from .pods import live, wants
 from .reasons import explained, status_of
 from .sweeping import sweep_seen
 from .watching import GONE, Feed, Source
@@ -220,6 +220,12 @@ class ArgoEngine:
     def resume(self, job_id: str) -> None:
         self._refuse_finished(self.workflow(job_id), "resume")
         self._api.patch(WORKFLOWS, job_id, {"spec": {"suspend": None}})
+
+    def wants(self, pipeline: str, uid: str, node: str) -> bool:
+        """Whether a Workflow that has a job as its node still wants that; as far as can be told, it does."""
+        with suppress(EngineError):
+            return wants(self._api.find(WORKFLOWS, pipeline), uid, node)
+        return True
 
     def stop(self, job_id: str) -> None:
         workflow = self.workflow(job_id)

@@ -61,6 +61,16 @@ def attempts(workflow: dict[str, Any]) -> list[Attempt]:
     return sorted(found, key=lambda attempt: (attempt.started, attempt.source, attempt.number))
 
 
+def wants(workflow: dict[str, Any] | None, uid: str, node: str) -> bool:
+    """Whether what the node called `node` does is still wanted: its Workflow, known by `uid`, is there and goes on, and
+    the node's time is not over. A node whose pod was deleted is in Error.
+    """
+    if workflow is None or workflow["metadata"].get("uid") != uid or workflow["spec"].get("shutdown"):
+        return False
+    nodes = raw_nodes(workflow.get("status") or {}).values()
+    return not any(one.get("name") == node and one.get("phase") == "Failed" for one in nodes)
+
+
 def live(workflow: dict[str, Any], template: str, phases: Collection[str] = ("Pending", "Running")) -> list[str]:
     """Pod names of a template's nodes that are in one of `phases`."""
     name = workflow["metadata"]["name"]

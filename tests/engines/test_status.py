@@ -315,13 +315,14 @@ def test_a_status_survives_json():
     assert status.state in STATES
 
 
-def test_a_node_that_stays_pending_without_a_pod_does_not_keep_a_job_from_being_halted():
+def test_only_a_node_that_stays_pending_without_a_pod_does_not_keep_a_job_from_being_halted():
     """Argo leaves the node of a pod that a halt has deleted Pending until the job is resumed."""
     waiting = learner(0, attempt("Pending", message="Unschedulable: 0/1 nodes are available"))
     halted = task("checkpoint", attempt("Failed", 75))
     at_work = task("checkpoint", attempt("Running"))
     never_began = task("checkpoint", attempt("Pending", message="ImagePullBackOff"))
-    assert job_status(workflow(waiting, halted, suspend=True)).state == "HALTED"
+    assert job_status(workflow(waiting, halted, suspend=True), pods_gone=True).state == "HALTED"
+    assert job_status(workflow(waiting, halted, suspend=True)).state == "PENDING", "its pod would start"
     assert job_status(workflow(waiting, at_work, suspend=True)).state == "PENDING"
     assert job_status(workflow(waiting, halted)).state == "PENDING"
     assert job_status(workflow(waiting, never_began, suspend=True)).state == "PENDING"

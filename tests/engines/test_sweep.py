@@ -85,6 +85,17 @@ def test_a_halted_job_is_left_alone_however_long() -> None:
     assert sweep(halted, [], NOW) == []
 
 
+def test_pods_that_wait_go_with_a_halt_that_no_helper_hears_of() -> None:
+    """Halted right after a resume: Argo starts no helper any more, but its pods would start once there is room."""
+    halted = workflow(
+        attempts("checkpoint", ("Failed", "", -700)) | attempts("learner", ("Pending", BUSY, -9)), suspend=True
+    )
+    going = pod("learner", "Pending", number=1, deletionTimestamp=at(-1))
+    pods = [pod("learner", "Pending"), going, pod("learner", "Running", number=2)]
+    assert sweep(halted, pods, NOW) == [DeletePod("j-learner-learner0", "the job is halted")]
+    assert sweep(halted, [*pods, pod("checkpoint")], NOW) == []
+
+
 def test_a_helper_that_can_never_start_ends_the_job_for_that_reason() -> None:
     """Nobody inside the job is there to do it."""
     job = workflow(attempts("checkpoint", ("Pending", PULL, -700)))

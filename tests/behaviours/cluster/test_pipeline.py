@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hera.workflows import DAG, Workflow
 
 from ffdl import TrainingJob, pack
@@ -68,8 +69,9 @@ def test_the_example_runs_twice_from_one_cron_workflow(user: ClusterUser) -> Non
         assert user.engine.status(job).state == "COMPLETED"
 
 
-def test_a_node_whose_pod_is_lost_finds_its_job_again(user: ClusterUser) -> None:
-    """A drained node of the cluster must not make a pipeline train twice."""
+@pytest.mark.parametrize("grace", [None, 0], ids=["gracefully", "by-force"])
+def test_a_node_whose_pod_is_lost_finds_its_job_again(user: ClusterUser, grace: int | None) -> None:
+    """A drained node of the cluster must neither end a pipeline's job nor make it train twice."""
     code = user.folder / "code"
     code.mkdir()
     (code / "said.txt").write_text("from the code\n")
@@ -78,7 +80,7 @@ def test_a_node_whose_pod_is_lost_finds_its_job_again(user: ClusterUser) -> None
     (job,) = jobs(user)
     user.until(job, lambda status: status.state == "PROCESSING")
     (pod,) = (p for p in user.api.list("pods", "workflows.argoproj.io/workflow=lost"))
-    user.api.delete("pods", pod["metadata"]["name"], grace=0)
+    user.api.delete("pods", pod["metadata"]["name"], grace=grace)
     user.wait_for(lambda: phase(user, "lost") in ("Succeeded", "Failed", "Error"), "the pipeline's end", timeout=120)
     assert phase(user, "lost") == "Succeeded"
     assert jobs(user) == [job]
