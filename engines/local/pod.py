@@ -88,6 +88,8 @@ class PodObservation:
     exit_code: int | None = None
     message: str = ""
     outputs: dict[str, str] = field(default_factory=dict)
+    result: str | None = None  # what the main container wrote to its standard output, where a Workflow asks for it
+    ip: str = ""  # the pod's address
     progress: str = ""  # the last valid line of $ARGO_PROGRESS_FILE: "N/M"
     started_at: float | None = None
     finished_at: float | None = None

@@ -12,12 +12,14 @@ class PodRequest:
 
     `template` is the container template, every reference resolved, with what the Workflow adds to it: `volumes` (those
     that its containers mount; claim templates are claims by now), `serviceAccountName`,
-    `automountServiceAccountToken`, and `podSpecPatch` as a mapping.
+    `automountServiceAccountToken`, and `podSpecPatch` as a mapping. `wants_result`: something refers to the pod's
+    `outputs.result`, so that the next passes are to be told what its main container wrote (`PodObservation.result`).
     """
 
     node_id: str
     pod_name: str
     template: dict[str, Any]
+    wants_result: bool = False
 
 
 @dataclass(frozen=True)
