@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,6 +14,11 @@ ORDER = ("network", "download", "checkpoint", "learner", *STORE_ROLES)
 ENDED = ("Succeeded", "Failed", "Error")
 WAITING = "Waiting"  # between two attempts: the last one ended, the next has not begun
 ITEM = re.compile(r"\((\d+):(\d+)\)")  # Argo names the items of a list `task(position:value)`
+
+
+def is_training_job(workflow: Mapping[str, Any]) -> bool:
+    """Whether a Workflow is one that a manifest has become, not any other of Argo's."""
+    return contract.ANNOTATION_SUMMARY in ((workflow.get("metadata") or {}).get("annotations") or {})
 
 
 class NodeStatus(NamedTuple):
@@ -74,6 +80,20 @@ def raw_nodes(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
     nodes: dict[str, dict[str, Any]] = json.loads(gzip.decompress(base64.b64decode(packed)))
     return nodes
+
+
+def first_failure(nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int | None] | None:
+    """Of the pod that failed first, and for good: `NODE: message`, and its exit code. None if none did."""
+    listed = list(nodes)
+    retried = {key for node in listed if node.get("type") == "Retry" for key in (node.get("children") or [])[:-1]}
+    failed = [n for n in listed if n.get("type") == "Pod" and n.get("phase") in ENDED[1:] and n["id"] not in retried]
+    if not failed:
+        return None
+    first = min(failed, key=lambda node: (node.get("finishedAt") or "", node["name"]))
+    code = (first.get("outputs") or {}).get("exitCode")
+    return one_line(f"{first['displayName']}: {first.get('message') or first['phase']}"), None if code is None else int(
+        code
+    )
 
 
 def read_nodes(status: dict[str, Any]) -> list[NodeStatus]:

@@ -9,12 +9,23 @@ from typing import Any
 
 from ..learner import contract
 from .failure import Failure, failure
-from .nodes import STORE_ROLES, NodeStatus, one_line, read_nodes, unix_time, words
+from .nodes import (
+    STORE_ROLES,
+    NodeStatus,
+    first_failure,
+    is_training_job,
+    one_line,
+    raw_nodes,
+    read_nodes,
+    unix_time,
+    words,
+)
 
 NOT_STARTED, QUEUED, PENDING, DOWNLOADING = "NOT_STARTED", "QUEUED", "PENDING", "DOWNLOADING"
 PROCESSING, STORING, COMPLETED, FAILED, HALTED = "PROCESSING", "STORING", "COMPLETED", "FAILED", "HALTED"
 STATES = (NOT_STARTED, QUEUED, PENDING, DOWNLOADING, PROCESSING, STORING, COMPLETED, FAILED, HALTED)
 TERMINAL = (COMPLETED, FAILED)
+TRAINING_JOB, WORKFLOW = "TrainingJob", "Workflow"  # kinds of job; the second is any other Workflow of Argo's
 
 FRESH = 30.0  # seconds for which an ETA that has passed still counts
 
@@ -25,7 +36,8 @@ class JobStatus:
     `memory` (bytes) are one learner's.
 
     `reason` is one line: why the job waits or failed. `attempts` is the most any learner has begun (1: the first).
-    `error_code` and `exit_code` (the learner's own) are set for a failed job only.
+    `error_code` and `exit_code` (the learner's own) are set for a failed job only. A `kind` of WORKFLOW has no
+    learners and no list of nodes: they are the Workflow's own.
     """
 
     id: str
@@ -51,6 +63,7 @@ class JobStatus:
     started: float | None = None
     finished: float | None = None
     halting: bool = False
+    kind: str = TRAINING_JOB
     nodes: Sequence[NodeStatus] = ()
 
     @property
@@ -88,6 +101,8 @@ def job_status(
     """
     metadata, status = workflow.get("metadata", {}), workflow.get("status") or {}
     annotations = metadata.get("annotations") or {}
+    if not is_training_job(workflow):
+        return _workflow_status(workflow, metadata, status)
     summary = _json(annotations.get(contract.ANNOTATION_SUMMARY), {})
     nodes = read_nodes(status)
     learners = [node for node in nodes if node.learner]
@@ -121,6 +136,39 @@ def job_status(
         finished=unix_time(status.get("finishedAt")) if state in TERMINAL else None,
         halting=suspended and state not in (*TERMINAL, HALTED, NOT_STARTED),
         nodes=tuple(nodes),
+    )
+
+
+def _workflow_status(workflow: dict[str, Any], metadata: dict[str, Any], status: dict[str, Any]) -> JobStatus:
+    """Of a Workflow that is no training job: a pod that runs is work, a suspend template's node is waited at."""
+    nodes = raw_nodes(status).values()
+    running = [node for node in nodes if node.get("phase") in ("Pending", "Running")]
+    pods = any(node.get("type") == "Pod" for node in running)
+    suspended = bool(workflow.get("spec", {}).get("suspend"))
+    phase, reason, code = status.get("phase", ""), one_line(status.get("message") or ""), None
+    if phase in ("Succeeded", "Failed", "Error"):
+        state = COMPLETED if phase == "Succeeded" else FAILED
+        if state == FAILED and (failed := first_failure(nodes)):
+            reason, code = failed
+    elif suspended and not pods:
+        state = HALTED
+    else:
+        state = PROCESSING if nodes else PENDING
+        waits = [str(node["displayName"]) for node in running if node.get("type") == "Suspend"]
+        reason = f"waits at {', '.join(waits)}" if waits and not pods else reason
+    return JobStatus(
+        id=metadata.get("name", ""),
+        state=state,
+        name=metadata.get("name", ""),
+        learners=0,
+        reason=reason,
+        exit_code=code,
+        progress=1.0 if state == COMPLETED else _share(status.get("progress")),
+        submitted=unix_time(metadata.get("creationTimestamp")),
+        started=unix_time(status.get("startedAt")),
+        finished=unix_time(status.get("finishedAt")) if state in TERMINAL else None,
+        halting=suspended and state not in (*TERMINAL, HALTED),
+        kind=WORKFLOW,
     )
 
 

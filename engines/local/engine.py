@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,21 +64,55 @@ class LocalEngine:
         self._check(workflow)
 
         def fill(job: Job) -> None:
-            workflow["metadata"].update(
-                uid=_token(), namespace=pods.NAMESPACE, creationTimestamp=_timestamp(time.time())
-            )
-            workflow["metadata"].setdefault("annotations", {})[contract.ANNOTATION_RELEASED] = "true"
-            write_json(job.control / contract.CONTROL_WORKFLOW, workflow)
-            environment = pods.user_environment(self._python, os.environ)
-            store = pods.store_environment(os.environ)
-            kept = {"python": self._python, "env": environment, "store": store}
-            write_json(job.path / "environment.json", kept)
+            self._record(job, workflow, pods.store_environment(os.environ))
             _write_files(job.objects / "configmaps" / job_id, compiled.config)
             for suffix, files in compiled.secrets.items():
                 token = {} if suffix else {contract.TOKEN_FILE: _token().encode()}
                 _write_files(job.objects / "secrets" / f"{job_id}{suffix}", {**files, **token})
 
         spawn(self._home.create(job_id, fill))
+
+    def submit_workflow(
+        self,
+        workflow: Mapping[str, Any],
+        *,
+        config_maps: Mapping[str, Mapping[str, bytes]] | None = None,
+        secrets: Mapping[str, Mapping[str, bytes]] | None = None,
+    ) -> str:
+        """Starts an Argo Workflow that is no training job. Returns its name, which is the job's id.
+
+        `config_maps` and `secrets` are the objects that it reads: contents by key, by the object's name. Raises Refused
+        for a Workflow that can't run here, EngineError if the name is taken.
+        """
+        from . import plain
+
+        wanted = plain.named(workflow)
+        self._check(wanted)
+
+        def fill(job: Job) -> None:
+            self._record(job, wanted, {})
+            for kind, objects in (("configmaps", config_maps), ("secrets", secrets)):
+                for name, files in (objects or {}).items():
+                    _write_files(job.objects / kind / name, files)
+
+        job_id: str = wanted["metadata"]["name"]
+        spawn(self._home.create(job_id, fill))
+        return job_id
+
+    def _record(self, job: Job, workflow: dict[str, Any], store: dict[str, str]) -> None:
+        """Writes a new Workflow and what of the submitter's environment belongs to it."""
+        from . import pods
+
+        annotations = {**(workflow["metadata"].get("annotations") or {}), contract.ANNOTATION_RELEASED: "true"}
+        workflow["metadata"].update(
+            uid=_token(),
+            namespace=pods.NAMESPACE,
+            creationTimestamp=_timestamp(time.time()),
+            annotations=annotations,
+        )
+        write_json(job.control / contract.CONTROL_WORKFLOW, workflow)
+        kept = {"python": self._python, "env": pods.user_environment(self._python, os.environ), "store": store}
+        write_json(job.path / "environment.json", kept)
 
     def _check(self, workflow: dict[str, Any]) -> None:
         """Raises Refused for what can never run here."""
@@ -100,7 +134,7 @@ class LocalEngine:
         """There are no images here: what a learner's image would bring, its Python must have."""
         from ...workflows.frameworks import CATALOGUE
 
-        summary = json.loads(workflow["metadata"].get("annotations", {}).get(contract.ANNOTATION_SUMMARY, "{}"))
+        summary = json.loads((workflow["metadata"].get("annotations") or {}).get(contract.ANNOTATION_SUMMARY, "{}"))
         known = CATALOGUE.get(summary.get("framework", ""))
         if known is None or known.module is None:
             return
@@ -320,7 +354,7 @@ def _timestamp(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
-def _write_files(folder: Path, files: dict[str, bytes]) -> None:
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     folder.mkdir(parents=True, mode=0o700)
     for name, data in files.items():
         contract.atomic_write(str(folder / name), data, 0o600)

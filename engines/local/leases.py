@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import Damaged
+from ..nodes import is_training_job
 from .state import Home, Job, locked, read_json, write_json
 
 MACHINE_ENV = "FFDL_MACHINE"  # "cpus=4,memory=8GiB,gpus=2": what jobs may use of this machine; default all of it
@@ -67,7 +68,12 @@ def template_demand(template: dict[str, Any]) -> Demand:
 
 
 def demand(workflow: dict[str, Any]) -> Demand:
-    """What a Workflow's entrypoint asks for when everything in it that can run side by side does."""
+    """What a training job's entrypoint asks for when everything in it that can run side by side does.
+
+    A Workflow that is no training job does not start whole: nothing is held for it.
+    """
+    if not is_training_job(workflow):
+        return Demand()
     templates = {template["name"]: template for template in workflow["spec"].get("templates", [])}
 
     def total(name: str, above: tuple[str, ...]) -> Demand:
