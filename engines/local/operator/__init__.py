@@ -3,6 +3,6 @@
 from .controller import reconcile
 from .decision import Decision, PodRequest, Resource
 from .fields import unsupported, without_effect
-from .validate import invalid
+from .validate import invalid, problems
 
-__all__ = ["Decision", "PodRequest", "Resource", "invalid", "reconcile", "unsupported", "without_effect"]
+__all__ = ["Decision", "PodRequest", "Resource", "invalid", "problems", "reconcile", "unsupported", "without_effect"]

@@ -16,6 +16,14 @@ _TASK = re.compile(r"([a-zA-Z0-9][-a-zA-Z0-9_]*)(\.[A-Z][a-zA-Z]+)?")
 Task = Mapping[str, Any]
 
 
+class CycleError(ValueError):
+    """Tasks that wait for each other: `cycle` has their names, each waiting for the next and the last for the first."""
+
+    def __init__(self, cycle: list[str]) -> None:
+        super().__init__(f"task '{cycle[0]}' waits for itself")
+        self.cycle = cycle
+
+
 class Graph:
     """The tasks of one DAG and what each waits for."""
 
@@ -32,23 +40,24 @@ class Graph:
         return sorted(name for name in self.tasks if name not in inner)
 
     def ancestors(self, task: str) -> list[str]:
-        """All that `task` waits for, directly or not, first things first. For a graph with a cycle: ValueError."""
+        """All that `task` waits for, directly or not, first things first. Raises CycleError."""
         return self.order([task])[:-1]
 
     def order(self, targets: list[str]) -> list[str]:
-        """`targets` and their ancestors, each after what it waits for. For a graph with a cycle: ValueError."""
+        """`targets` and their ancestors, each after what it waits for. Raises CycleError."""
         order: dict[str, None] = {}
-        open_: set[str] = set()  # those whose own dependencies are being walked
+        open_: dict[str, None] = {}  # the way to where the walk is
         stack = [(target, False) for target in reversed(targets)]
         while stack:
             name, walked = stack.pop()
             if walked:
-                open_.discard(name)
+                del open_[name]
                 order[name] = None
             elif name not in order:
                 if name in open_:
-                    raise ValueError(f"task '{name}' waits for itself")
-                open_.add(name)
+                    way = list(open_)
+                    raise CycleError(way[way.index(name) :])
+                open_[name] = None
                 stack.append((name, True))
                 stack.extend((other, False) for other in reversed(self.waits_for.get(name, [])) if other not in order)
         return list(order)

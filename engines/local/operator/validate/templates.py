@@ -1,0 +1,145 @@
+"""One walk over a Workflow's templates, in the order in which Argo's controller comes to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import dag, leaf, outputs, retries, steps
+from .arguments import has_location
+from .problem import PARAMETER, Path, Problem, Template, artifacts, named, parameters
+from .references import Scope, unresolved
+
+KINDS = (
+    "container", "containerSet", "steps", "script", "resource", "dag", "suspend", "data", "http", "plugin",
+)  # fmt: skip
+NODES = ("steps", "dag")  # the kinds that run other templates
+PODS = ("container", "containerSet", "script", "resource", "data")
+
+_CHOICES = "choose one of: container, containerSet, steps, script, resource, dag, suspend, template, template ref"
+_DEEPEST = 100  # calls within calls; deeper ones are walked on their own, and don't run either
+_LAST = ("retries", "lastRetry.exitCode", "lastRetry.status", "lastRetry.duration", "lastRetry.message")
+
+
+class Walk:
+    """The templates of a Workflow, what is known everywhere, and how far the walk has come."""
+
+    def __init__(self, workflow: Mapping[str, Any], known: set[str]) -> None:
+        self.spec: Mapping[str, Any] = workflow["spec"]
+        self.globals = Scope(known)
+        self._places: dict[str, int] = {}
+        for index, template in enumerate(self.spec.get("templates") or []):
+            self._places.setdefault(template.get("name") or "", index)
+        self._checked: set[Path] = set()
+        self._depth = 0
+
+    def find(self, caller: Mapping[str, Any], path: Path) -> tuple[Template, Path] | None:
+        """The template that a task or step runs, and where it is. None: it isn't known."""
+        if caller.get("inline") is not None:
+            return caller["inline"], (*path, "inline")
+        index = self._places.get(caller.get("template") or "")
+        return None if index is None else (self.spec["templates"][index], ("spec", "templates", index))
+
+    def call(self, caller: Mapping[str, Any], path: Path, given: set[str] | None = None) -> Iterator[Problem]:
+        """Checks the template that `caller` runs. `given`: the names of its arguments, None where they don't matter."""
+        found = self.find(caller, path)
+        if found is None:
+            yield from _unknown(caller, path)
+            return
+        template, where = found
+        if where not in self._checked:
+            yield from self._unchecked(template, where)
+        if given is None:
+            return
+        for kind, declared in (("parameters", parameters), ("artifacts", artifacts)):
+            for needed in declared(template, "inputs"):
+                if f"{kind}.{needed.get('name')}" not in given and not _has_value(needed):
+                    at = (*path, "arguments") if "arguments" in caller else path
+                    message = (
+                        f"templates.{template.get('name', '')} inputs.{kind}.{needed.get('name')} was not supplied"
+                    )
+                    yield Problem(at, message)
+
+    def _unchecked(self, template: Template, path: Path) -> Iterator[Problem]:
+        if self._depth >= _DEEPEST:
+            return
+        self._checked.add(path)
+        self._depth += 1
+        yield from self._template(template, path)
+        self._depth -= 1
+
+    def _template(self, template: Template, path: Path) -> Iterator[Problem]:
+        where = f"templates.{template.get('name', '')}"
+        yield from retries.strategy(template.get("retryStrategy") or {}, where, (*path, "retryStrategy"))
+        kinds = [kind for kind in KINDS if template.get(kind) is not None]
+        if len(kinds) != 1:
+            message = f"{where} multiple template types specified. {_CHOICES}"
+            yield Problem(path, message if kinds else f"template '{template.get('name', '')}' type is unknown")
+            return
+        yield from _inputs(template, kinds[0], where, (*path, "inputs"))
+        yield from _timeout(template, kinds[0], (*path, "timeout"))
+        scope = self._scope(template, kinds[0])
+        if kinds[0] == "dag":
+            yield from dag.check(self, template, path, scope)
+        elif kinds[0] == "steps":
+            yield from steps.check(self, template, path, scope)
+        else:
+            yield from unresolved(template, path, scope, f"{where}:")
+            yield from leaf.check(self.spec, template, path)
+        yield from outputs.check(template, kinds[0], path, scope)
+
+    def _scope(self, template: Template, kind: str) -> Scope:
+        scope = Scope(outer=self.globals)
+        for name, declared in (("parameters", parameters), ("artifacts", artifacts)):
+            scope.names |= {f"inputs.{name}.{needed.get('name')}" for needed in declared(template, "inputs")}
+        if parameters(template, "inputs"):
+            scope.names.add("inputs.parameters")
+        scope.names |= {f"inputs.artifacts.{a.get('name')}.path" for a in artifacts(template, "inputs")}
+        if kind in PODS:
+            scope.names.add("pod.name")
+        if template.get("retryStrategy"):
+            scope.names |= set(_LAST)
+        return scope
+
+
+def _unknown(caller: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    reference, name = caller.get("templateRef"), caller.get("template")
+    if reference is None:
+        said = f"template name '{name}' undefined" if name else "failed to get a template"
+        yield Problem((*path, "template") if name else path, said)
+    elif name:
+        yield Problem((*path, "template"), "template name cannot be specified with templateRef.")
+    elif not reference.get("name"):
+        yield Problem((*path, "templateRef"), "resource name is required")
+    elif not reference.get("template"):
+        yield Problem((*path, "templateRef"), "template name is required")
+
+
+def _has_value(declared: Mapping[str, Any]) -> bool:
+    if declared.get("value") is not None or declared.get("default") is not None:
+        return True
+    from_a_map = (declared.get("valueFrom") or {}).get("configMapKeyRef") is not None
+    return from_a_map or bool(declared.get("optional")) or has_location(declared)
+
+
+def _inputs(template: Template, kind: str, where: str, path: Path) -> Iterator[Problem]:
+    yield from named(parameters(template, "inputs"), f"{where}.inputs.parameters", (*path, "parameters"), PARAMETER)
+    yield from named(artifacts(template, "inputs"), f"{where}.inputs.artifacts", (*path, "artifacts"), PARAMETER)
+    for index, artifact in enumerate(artifacts(template, "inputs")):
+        at = (*path, "artifacts", index)
+        yield from outputs.artifact_path(template, kind, "inputs", artifact, at)
+        if artifact.get("from"):
+            name = f"{where}.inputs.artifacts.{artifact.get('name', '')}"
+            yield Problem((*at, "from"), f"{name}.from not valid in inputs")
+    for index, container in enumerate(template.get("initContainers") or []):
+        if not container.get("name"):
+            yield Problem((*path[:-1], "initContainers", index), "initContainers must all have container name")
+
+
+def _timeout(template: Template, kind: str, path: Path) -> Iterator[Problem]:
+    timeout = str(template.get("timeout") or "")
+    if timeout and kind in NODES:
+        yield Problem(path, f"{'DAG' if kind == 'dag' else 'Steps'} template doesn't support timeout field")
+    elif re.fullmatch(r"[-+]?\d+", timeout):
+        yield Problem(path, f"{template.get('name', '')} has invalid duration format in timeout")
