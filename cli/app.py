@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Run it": {
         "train": "Submit a job.",
+        "run": "Execute any Argo Workflow on this machine.",
         "halt": "Halt jobs: a checkpoint is kept, CPUs and GPUs are free.",
         "resume": "Let halted jobs go on from their checkpoints.",
         "stop": "End jobs for good; results so far are stored.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -38,18 +38,35 @@ def follow_logs(engine: Engine, job_id: str) -> int:
 
 
 def print_lines(lines: Iterable[LogLine], prefixed: bool, flush: bool) -> None:
-    write, coloured = sys.stdout.write, on_terminal(sys.stdout) and text.coloured() is None
-    prefixes: dict[str, str] = {}
-    for line in lines:
-        if not prefixed:
-            write(f"{line.text}\n")
-        else:
-            if line.source not in prefixes:
-                colour = PREFIX_COLOURS[len(prefixes) % len(PREFIX_COLOURS)]
-                prefixes[line.source] = click.style(line.source, fg=colour) if coloured else line.source
-            write(f"{prefixes[line.source]} | {line.text}\n")
+    printer = LinePrinter(prefixed)
+    if flush:
+        for line in lines:
+            printer.lines([line])
+    else:
+        printer.lines(lines, flush=False)
+
+
+class LinePrinter:
+    """Writes what pods wrote; `prefixed`: whose each line is comes before it, in a colour of its own."""
+
+    def __init__(self, prefixed: bool, stream: TextIO | None = None, indent: str = "") -> None:
+        self._stream, self._prefixed, self._indent = stream or sys.stdout, prefixed, indent
+        self._coloured = on_terminal(self._stream) and text.coloured() is None
+        self._prefixes: dict[str, str] = {}
+
+    def lines(self, lines: Iterable[LogLine], flush: bool = True) -> None:
+        write = self._stream.write
+        for line in lines:
+            if not self._prefixed:
+                write(f"{self._indent}{line.text}\n")
+                continue
+            if line.source not in self._prefixes:
+                colour = PREFIX_COLOURS[len(self._prefixes) % len(PREFIX_COLOURS)]
+                source = text.printable(line.source)
+                self._prefixes[line.source] = click.style(source, fg=colour) if self._coloured else source
+            write(f"{self._prefixes[line.source]} | {line.text}\n")
         if flush:
-            sys.stdout.flush()
+            self._stream.flush()
 
 
 def wait_and_tell(engine: Engine, job_id: str, timeout: float | None = None) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from . import text
 from .output import write, write_lines
+from .screen import Screen, in_batches
 from .settings import Settings, Verb, on_terminal, output_option, tell
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ RECENT = 86400.0  # seconds for which a finished job is listed without -a
 HEADINGS = ("NAME", "ID", "FRAMEWORK", "LEARNERS", "GPUS", "STATE", "PROGRESS", "ETA", "ATTEMPTS", "AGE")
 RIGHT = ("LEARNERS", "GPUS", "PROGRESS", "ETA", "ATTEMPTS", "AGE")
 USUAL = {"GPUS": ("0",), "LEARNERS": ("1",), "ATTEMPTS": ("1",), "ETA": ("",), "PROGRESS": ("",)}
-REDRAW = 0.25  # seconds, at the most often
 STATES = (
     "NOT_STARTED", "QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING", "COMPLETED", "FAILED", "HALTED"
 )  # fmt: skip
@@ -143,59 +143,14 @@ def _watch(engine: Engine, every: bool, states: tuple[str, ...]) -> int:
                     click.echo("  ".join(words).rstrip())
                     sys.stdout.flush()
             return 0
-        drawn = 0
-        for changed in _in_batches(engine):
+        screen = Screen(sys.stdout)
+        for changed in in_batches(engine.watch):
             known.update({status.id: status for status in changed})
             now = time.time()
             newest_first = sorted(known.values(), key=lambda job: job.submitted or 0.0, reverse=True)
             jobs, _ = _chosen(newest_first, every, states, now)
             lines = listing(jobs, now, text.terminal_width()) if jobs else ["no jobs yet"]
-            drawn = _draw(lines, drawn)
+            screen.draw(lines)
     except KeyboardInterrupt:
         tell("")
     return 0
-
-
-def _in_batches(engine: Engine) -> Iterator[list[JobStatus]]:
-    """Changes as they come, together where they come fast; an empty list once a second, for ages and ETAs."""
-    import queue
-    import threading
-
-    changes: queue.SimpleQueue[JobStatus | BaseException | None] = queue.SimpleQueue()
-
-    def pump() -> None:
-        try:
-            for status in engine.watch():
-                changes.put(status)
-            changes.put(None)
-        except Exception as error:  # noqa: BLE001 (raised again where it is read)
-            changes.put(error)
-
-    threading.Thread(target=pump, daemon=True).start()
-    while True:
-        batch: list[JobStatus] = []
-        try:
-            item = changes.get(timeout=1.0)
-            until = time.monotonic() + REDRAW
-            while True:
-                if item is None:
-                    return
-                if isinstance(item, BaseException):
-                    raise item
-                batch.append(item)
-                item = changes.get(timeout=max(0.0, until - time.monotonic()))
-        except queue.Empty:
-            yield batch
-
-
-def _draw(lines: list[str], before: int) -> int:
-    """Draws over the `before` lines drawn last; returns how many it drew, never more than the terminal is high."""
-    import shutil
-
-    columns, rows = shutil.get_terminal_size()
-    if len(lines) >= rows:
-        lines = [*lines[: rows - 2], f"… and {len(lines) - rows + 2} more lines"]
-    up = f"\x1b[{before}A" if before else ""
-    click.echo(f"{up}\r\x1b[J" + "\n".join(lines), color=text.coloured())
-    sys.stdout.flush()
-    return sum(max(1, -(-text.width_of(click.unstyle(line)) // columns)) for line in lines)

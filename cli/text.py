@@ -29,9 +29,12 @@ def short_duration(seconds: float | None) -> str:
 
 def duration(seconds: float) -> str:
     """The two largest units: `45s`, `2m 5s`, `3h 12m`, `2d 4h`."""
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f}s"
-    whole = int(seconds)
+    return f"{max(0.0, seconds):.1f}s" if seconds < 10 else whole_duration(seconds)
+
+
+def whole_duration(seconds: float) -> str:
+    """As `duration`, of what is known to the second."""
+    whole = max(0, int(seconds))
     parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m"), (whole % 60, "s")]
     while len(parts) > 1 and not parts[0][0]:
         parts.pop(0)
@@ -86,11 +89,16 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequenc
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
-def terminal_width() -> int:
-    """Columns of the terminal, COLUMNS if set."""
+def terminal_size() -> tuple[int, int]:
+    """Columns and lines of the terminal, COLUMNS and LINES if set."""
     import shutil
 
-    return shutil.get_terminal_size().columns
+    size = shutil.get_terminal_size()
+    return size.columns, size.lines
+
+
+def terminal_width() -> int:
+    return terminal_size()[0]
 
 
 def plural(number: int, word: str) -> str:

@@ -82,18 +82,23 @@ def raw_nodes(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return nodes
 
 
-def first_failure(nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int | None] | None:
-    """Of the pod that failed first, and for good: `NODE: message`, and its exit code. None if none did."""
+def failed_pods(nodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pods that failed for good, the first to fail first: attempts that were followed by another don't count."""
     listed = list(nodes)
-    retried = {key for node in listed if node.get("type") == "Retry" for key in (node.get("children") or [])[:-1]}
-    failed = [n for n in listed if n.get("type") == "Pod" and n.get("phase") in ENDED[1:] and n["id"] not in retried]
-    if not failed:
-        return None
-    first = min(failed, key=lambda node: (node.get("finishedAt") or "", node["name"]))
-    code = (first.get("outputs") or {}).get("exitCode")
-    return one_line(f"{first['displayName']}: {first.get('message') or first['phase']}"), None if code is None else int(
-        code
-    )
+    retried = {node["id"] for node in listed if (node.get("nodeFlag") or {}).get("retried")}
+    attempts = ([key for key in node.get("children") or [] if key in retried] for node in listed)
+    followed = {key for keys in attempts for key in keys[:-1]}
+    failed = [n for n in listed if n.get("type") == "Pod" and n.get("phase") in ENDED[1:] and n["id"] not in followed]
+    return sorted(failed, key=lambda node: (node.get("finishedAt") or "", node["name"]))
+
+
+def first_failure(nodes: Iterable[dict[str, Any]]) -> tuple[str, int | None] | None:
+    """`NODE: message` of the pod that failed first, and its exit code. None if none did."""
+    for node in failed_pods(nodes):
+        code = (node.get("outputs") or {}).get("exitCode")
+        why = one_line(f"{node['displayName']}: {node.get('message') or node['phase']}")
+        return why, None if code is None else int(code)
+    return None
 
 
 def read_nodes(status: dict[str, Any]) -> list[NodeStatus]:

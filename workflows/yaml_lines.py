@@ -118,14 +118,25 @@ def text(node: Scalar) -> str:
 def parse(data: bytes, file: str, report: Report) -> Node | None:
     """The one document of `data`, None if it is empty. Raises ManifestError."""
 
+    text = decoded(data, file, report, MOST_BYTES, "a manifest")
+    try:
+        return _Composer(text, file, report).document()
+    except yaml.MarkedYAMLError as error:
+        line, message = explained(error, text)
+        report.fail(Place(0, line, file), message)
+
+
+def decoded(data: bytes, file: str, report: Report, most: int, what: str) -> str:
+    """The text of `data`, of which `what` has at most `most` bytes. Raises ManifestError for what is no text."""
+
     def at(line: int) -> Place:
         return Place(0, line, file)
 
-    if len(data) > MOST_BYTES:
+    if len(data) > most:
         large = f"{len(data) / 1e6:.1f} MB" if len(data) >= 10**6 else f"{len(data) // 1000} kB"
         report.fail(
             at(1),
-            f"has {large}, and a manifest at most {MOST_BYTES // 1024} KiB; put data and code into files of their own",
+            f"has {large}, and {what} at most {most // 1024} KiB; put data and code into files of their own",
         )
     try:
         text = data.decode("utf-8-sig")
@@ -135,11 +146,7 @@ def parse(data: bytes, file: str, report: Report) -> Node | None:
     if odd := _NOT_TEXT.search(text):
         line = len(re.findall(r"\r\n|\r|\n", text[: odd.start()])) + 1
         report.fail(at(line), f"holds the character U+{ord(odd[0]):04X}, which is not text; remove it")
-    try:
-        return _Composer(text, file, report).document()
-    except yaml.MarkedYAMLError as error:
-        line, message = _explained(error, text)
-        report.fail(at(line), message)
+    return text
 
 
 def parse_scalar(text: str, place: Place) -> Scalar | None:
@@ -244,7 +251,7 @@ class _Composer:
         return mapping
 
 
-def _explained(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
+def explained(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
     """Line and sentence for what the YAML parser could not read."""
     problem, context = error.problem or "", error.context or ""
     mark = error.problem_mark or error.context_mark

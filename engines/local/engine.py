@@ -25,7 +25,7 @@ from ..base import (
     Refused,
     Selection,
 )
-from ..status import FAILED, JobStatus, job_status
+from ..status import FAILED, HALTED, JobStatus, job_status
 from .notify import Watcher
 from .runners import TERMINAL, revive, spawn
 from .state import Home, Job, read_json, write_json
@@ -193,6 +193,23 @@ class LocalEngine:
                     return
                 watcher.wait(left)
                 revive(self._home)
+        finally:
+            watcher.close()
+
+    def watch_workflow(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """The whole Workflow object, at first and at each change, until the job is terminal or halted."""
+        job = self._home.job(job_id)
+        watcher = Watcher()
+        watcher.watch(job.control)
+        try:
+            while True:
+                workflow = job.workflow()
+                yield workflow
+                status = job_status(workflow)
+                if status.terminal or status.state == HALTED:
+                    return
+                while not watcher.wait(HALT_LOOK):
+                    revive(self._home)
         finally:
             watcher.close()
 

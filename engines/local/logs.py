@@ -17,7 +17,9 @@ from typing import Any
 
 from ...learner import contract
 from ..base import NORMAL, WARNING, Event, LogLine, Selection
+from ..nodes import is_training_job
 from ..status import job_status
+from ..tree import node_path
 from .notify import Watcher
 from .operator.nodes import pod_name
 from .podfiles import open_beneath
@@ -27,6 +29,7 @@ LOG_FILE = "main.log"
 FOLLOW_LOOK = 1.0
 MOST_OPEN = 256  # files that are read at once
 _PARTS = ("meta", "etimes", "values")  # of a metrics record
+_NAMED_BY = ("id", "name", "displayName", "templateName")
 _ATTEMPT = re.compile(r"\((\d+)\)$")
 
 
@@ -39,7 +42,9 @@ class PodLog:
     folder: Path
 
 
-def _source(node: dict[str, Any]) -> str:
+def _source(job: Job, node: dict[str, Any], training: bool) -> str:
+    if not training:
+        return node_path(job.id, node)
     template = str(node.get("templateName", ""))
     for parameter in node.get("inputs", {}).get("parameters", []):
         if template == "learner" and parameter["name"] == "index":
@@ -53,17 +58,40 @@ def _pod_name(job: Job, node: dict[str, Any]) -> str:
 
 def pod_logs(job: Job, wanted: Selection) -> list[PodLog]:
     """The attempts whose output is wanted, in the order they were started."""
-    status = job.workflow()["status"]
+    workflow = job.workflow()
+    training = is_training_job(workflow)
     found = []
-    nodes = [node for node in status.get("nodes", {}).values() if node.get("type") == "Pod"]
+    nodes = [node for node in workflow["status"].get("nodes", {}).values() if node.get("type") == "Pod"]
     for node in sorted(nodes, key=lambda n: (n.get("startedAt") or "", n["name"])):
         match = _ATTEMPT.search(node["name"])
-        log = PodLog(_source(node), int(match.group(1)) + 1 if match else 1, job.pods / _pod_name(job, node))
-        name = wanted.step or (f"learner-{wanted.learner}" if wanted.learner is not None else None)
-        of_learners = node.get("templateName") == "learner"
-        if (log.source == name if name else of_learners) and wanted.attempt in (None, log.attempt):
+        source = _source(job, node, training)
+        log = PodLog(source, int(match.group(1)) + 1 if match else 1, job.pods / _pod_name(job, node))
+        if (_of_job(node, source, wanted) if training else _of_workflow(node, source, wanted)) and (
+            wanted.attempt in (None, log.attempt)
+        ):
             found.append(log)
     return found
+
+
+def _of_job(node: dict[str, Any], source: str, wanted: Selection) -> bool:
+    """Whether a training job's pod is wanted: without a word of which, the learners are."""
+    name = wanted.step or (f"learner-{wanted.learner}" if wanted.learner is not None else None)
+    return source == name if name else node.get("templateName") == "learner"
+
+
+def _of_workflow(node: dict[str, Any], source: str, wanted: Selection) -> bool:
+    """Whether another Workflow's pod is wanted: by its path, a name, template or id, or by what it is an item of."""
+    if wanted.step is None:
+        return wanted.learner is None
+    names = {
+        node["name"],
+        node.get("displayName"),
+        node.get("templateName"),
+        node["id"],
+        source,
+        source.rpartition(".")[2],
+    }
+    return wanted.step in names or wanted.step in {str(name).partition("(")[0] for name in names}
 
 
 class _Tail:

@@ -1,0 +1,95 @@
+"""Staying with a Workflow until it has ended: its tree, drawn anew on a terminal, else a line for each change."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from . import text, tree
+from .following import LinePrinter
+from .screen import Screen, in_batches
+from .settings import on_terminal
+
+if TYPE_CHECKING:
+    from ..engines.base import LogLine
+    from ..engines.local.engine import LocalEngine
+    from ..engines.tree import Item
+
+Workflow = dict[str, Any]
+MOST_FAILED, LAST_LINES = 3, 10  # pods whose last lines are shown, and how many
+
+
+class Watch:
+    """Follows `job_id` on `stream`. With `logs`, what its pods write goes to stdout."""
+
+    def __init__(self, engine: LocalEngine, job_id: str, stream: TextIO, logs: bool) -> None:
+        self._engine, self._job_id, self._stream, self._logs = engine, job_id, stream, logs
+        self._screen = Screen(stream) if on_terminal(stream) else None
+        self._phases: dict[str, tuple[str, str]] = {}
+        self._print = LinePrinter(prefixed=True)
+
+    def to_end(self) -> Workflow:
+        """Returns the Workflow once it has ended or is halted."""
+        last: Workflow = {}
+        for batch in self._batches():
+            last = next((item for item in reversed(batch) if isinstance(item, dict)), last)
+            if lines := [item for item in batch if not isinstance(item, dict)]:
+                if self._screen:
+                    self._screen.clear()
+                self._print.lines(lines)
+            if last:
+                self._show(last)
+        return last
+
+    def _batches(self) -> Iterator[list[Workflow | LogLine]]:
+        watch: Callable[[], Iterator[Workflow | LogLine]] = partial(self._engine.watch_workflow, self._job_id)
+        if self._logs:
+            return in_batches(watch, partial(self._engine.logs, self._job_id, follow=True))
+        return in_batches(watch) if self._screen else ([workflow] for workflow in watch())
+
+    def _show(self, workflow: Workflow) -> None:
+        from ..engines.tree import forest, rows
+
+        trees = forest(workflow)
+        now = time.time()
+        if self._screen:
+            columns, height = text.terminal_size()
+            shown = tree.lines(rows(trees, height - 2), now, columns) if trees else [_waits(workflow)]
+            self._screen.draw(shown)
+            return
+        for item in self._changed([row.item for row in rows(trees) if row.item]):
+            words = [time.strftime("%H:%M:%S"), f"{item.mark} {item.phase:<9}", text.printable(item.path)]
+            said = [tree.took(item, now) if item.finished else "", text.printable(item.message)]
+            click.echo("  ".join([*words, *filter(None, said)]).rstrip(), file=self._stream)
+        self._stream.flush()
+
+    def _changed(self, items: list[Item]) -> list[Item]:
+        """What has changed: inner nodes end before outer ones and begin after them. To be Pending for no reason is no
+        news."""
+        changed = [item for item in items if self._phases.get(item.id) != (item.phase, item.message)]
+        self._phases |= {item.id: (item.phase, item.message) for item in changed}
+        ended = [item for item in reversed(changed) if item.finished is not None]
+        begun = [item for item in changed if item.finished is None and (item.phase != "Pending" or item.message)]
+        return sorted(ended, key=lambda item: item.finished or 0.0) + begun
+
+
+def _waits(workflow: Workflow) -> str:
+    return text.printable((workflow.get("status") or {}).get("message") or "starting")
+
+
+def tell_failures(engine: LocalEngine, workflow: Workflow) -> None:
+    """The last lines of pods that failed, on stderr: most often they say why."""
+    from ..engines.nodes import failed_pods, raw_nodes
+    from ..engines.tree import node_path
+
+    name = workflow["metadata"]["name"]
+    for node in failed_pods(raw_nodes(workflow.get("status") or {}).values())[:MOST_FAILED]:
+        lines = list(engine.logs(name, step=node["id"], tail=LAST_LINES))
+        if lines:
+            click.echo(f"Last lines of {text.printable(node_path(name, node))}:", err=True)
+            LinePrinter(prefixed=False, stream=sys.stderr, indent="  ").lines(lines)

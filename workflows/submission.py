@@ -1,0 +1,207 @@
+"""From the objects of a user's files to one Argo Workflow that can be submitted, and what it needs beside it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import ManifestError, Problem, nearest, shown
+from .objects import Object, PathPart
+
+WORKFLOW, CRON_WORKFLOW = "Workflow", "CronWorkflow"
+TEMPLATES = ("WorkflowTemplate", "ClusterWorkflowTemplate")
+RUNNABLE = (WORKFLOW, CRON_WORKFLOW, *TEMPLATES)
+CONFIG_MAP, SECRET = "ConfigMap", "Secret"
+API_VERSION = "argoproj.io/v1alpha1"
+_REFERENCE = re.compile(r"workflow\.parameters\.([-\w]+)")
+
+Path = tuple[PathPart, ...]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A Workflow, the objects that it reads (contents by key, by name), and the files' other objects.
+
+    `source` is what it was made of: a Workflow, or the object whose spec it has.
+    """
+
+    workflow: dict[str, Any]
+    source: Object
+    config_maps: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    secrets: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    templates: list[Object] = field(default_factory=list)
+    left_out: list[Object] = field(default_factory=list)
+
+    def problem(self, message: str, path: Path) -> Problem:
+        """A problem of the value that `path` leads to in the Workflow, with the line it stands on in its file."""
+        return self.source.problem(message, *spec_path(self.source), *path[1:] if path[:1] == ("spec",) else path)
+
+
+def spec_path(source: Object) -> Path:
+    """Where a Workflow's spec stands in the object it is made of."""
+    return ("spec", "workflowSpec") if source.kind == CRON_WORKFLOW else ("spec",)
+
+
+def runnable(objects: Sequence[Object]) -> list[Object]:
+    """Those that can be run: the Workflows (a CronWorkflow has one); where there is none, the templates."""
+    workflows = [each for each in objects if each.kind in (WORKFLOW, CRON_WORKFLOW)]
+    return workflows or [each for each in objects if each.kind in TEMPLATES]
+
+
+def submission(objects: Sequence[Object], beside: Sequence[Object] = ()) -> Submission:
+    """What there is to submit in `objects`, of which one must be a Workflow, a CronWorkflow or a WorkflowTemplate.
+
+    `beside` are further objects that it may use. Raises ManifestError.
+    """
+    source = _the_one(objects)
+    others = [each for each in [*objects, *beside] if each is not source or each.kind in TEMPLATES]
+    config_maps = {each.name: _config_map(each) for each in others if each.kind == CONFIG_MAP}
+    secrets = {each.name: _secret(each) for each in others if each.kind == SECRET}
+    templates = [each for each in others if each.kind in TEMPLATES]
+    known = (*RUNNABLE, CONFIG_MAP, SECRET)
+    left_out = [each for each in others if each.kind not in known]
+    return Submission(_workflow(source), source, config_maps, secrets, templates, left_out)
+
+
+def _the_one(objects: Sequence[Object]) -> Object:
+    found = runnable(objects)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        problems = [
+            each.problem(f"{each.kind} {each.name or '(without a name)'} is one of {len(found)}") for each in found
+        ]
+        raise ManifestError([*problems, Problem(found[0].file, 0, "several can be run; keep the one wanted in a file")])
+    file = objects[0].file if objects else "the file"
+    kinds = ", ".join(sorted({each.kind for each in objects})) or "nothing"
+    raise ManifestError([Problem(file, 0, f"has no Workflow to run; there is {kinds}")])
+
+
+def _workflow(source: Object) -> dict[str, Any]:
+    value = source.value
+    if source.kind == WORKFLOW:
+        return value
+    spec = value.get("spec")
+    metadata: Any = {}
+    if isinstance(spec, dict):
+        metadata = spec.get("workflowMetadata") or {}
+        spec = spec.get("workflowSpec") if source.kind == CRON_WORKFLOW else _without(spec, "workflowMetadata")
+    kept = {key: metadata[key] for key in ("labels", "annotations") if isinstance(metadata, dict) and metadata.get(key)}
+    return {
+        "apiVersion": value.get("apiVersion", API_VERSION),
+        "kind": WORKFLOW,
+        "metadata": {"generateName": f"{source.name}-", **kept},
+        "spec": spec,
+    }
+
+
+def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name != key}
+
+
+def _config_map(source: Object) -> dict[str, bytes]:
+    texts = {key: _text(source, "data", key, value) for key, value in _entries(source, "data").items()}
+    files = {key: _decoded(source, "binaryData", key, value) for key, value in _entries(source, "binaryData").items()}
+    return _files(source, texts | files)
+
+
+def _secret(source: Object) -> dict[str, bytes]:
+    files = {key: _decoded(source, "data", key, value) for key, value in _entries(source, "data").items()}
+    texts = {key: _text(source, "stringData", key, value) for key, value in _entries(source, "stringData").items()}
+    return _files(source, files | texts)
+
+
+def _entries(source: Object, key: str) -> dict[str, Any]:
+    entries = source.value.get(key) or {}
+    if not isinstance(entries, dict):
+        raise ManifestError([source.problem(f"{key} should be a map of names to text", key)])
+    return entries
+
+
+def _text(source: Object, holder: str, key: str, value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise ManifestError([source.problem(f"{shown(key)} should be text; put the value in quotes", holder, key)])
+    return value.encode()
+
+
+def _decoded(source: Object, holder: str, key: str, value: Any) -> bytes:
+    try:
+        return base64.b64decode("".join(str(value).split()), validate=True)
+    except (binascii.Error, ValueError):
+        hint = "; plain text belongs in stringData" if source.kind == SECRET else ""
+        raise ManifestError([source.problem(f"{shown(key)} is not base64{hint}", holder, key)]) from None
+
+
+def _files(source: Object, files: dict[str, bytes]) -> dict[str, bytes]:
+    """Keys become names of files, so none may lead elsewhere."""
+    for key in (*files, source.name):
+        if not re.fullmatch(r"[-._a-zA-Z0-9]+", key) or key in (".", ".."):
+            raise ManifestError([source.problem(f"{shown(key)} is no name of a {source.kind} or of a key in it")])
+    return files
+
+
+def with_parameters(workflow: Mapping[str, Any], given: Mapping[str, str], entrypoint: str | None) -> dict[str, Any]:
+    """`workflow` with these values of its parameters, and another `entrypoint` unless None. Raises ValueError.
+
+    A parameter must be one of the Workflow's arguments, an input of its entrypoint, or be referred to: a value that
+    nobody reads is a slip of the pen. What is malformed stays as it is: it is for others to say so.
+    """
+    spec = _mapping(workflow.get("spec"))
+    if entrypoint is not None:
+        names = [str(template.get("name")) for template in _mappings(spec.get("templates"))]
+        if entrypoint not in names:
+            raise ValueError(f"--entrypoint {entrypoint}: the Workflow has no such template{_meant(entrypoint, names)}")
+        spec["entrypoint"] = entrypoint
+    if given:
+        arguments = _mapping(spec.get("arguments"))
+        declared = _mappings(arguments.get("parameters"))
+        names = [str(parameter.get("name")) for parameter in declared]
+        known = list(dict.fromkeys([*names, *_read_elsewhere(spec)]))
+        for name in given:
+            if name not in known:
+                raise ValueError(f"-p {name}: the Workflow has no such parameter{_meant(name, known)}")
+        kept = [_valued(each, given) for each in declared]
+        added = [{"name": name, "value": value} for name, value in given.items() if name not in names]
+        spec["arguments"] = {**arguments, "parameters": kept + added}
+    return {**workflow, "spec": spec} if entrypoint is not None or given else dict(workflow)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _valued(parameter: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
+    if parameter.get("name") not in given:
+        return dict(parameter)
+    return {**_without(parameter, "valueFrom"), "value": given[str(parameter["name"])]}
+
+
+def _read_elsewhere(spec: Mapping[str, Any]) -> list[str]:
+    """Parameters that are no arguments of the Workflow but inputs of its entrypoint, or are referred to."""
+    names: list[str] = []
+    for template in _mappings(spec.get("templates")):
+        if template.get("name") == spec.get("entrypoint"):
+            inputs = _mappings(_mapping(template.get("inputs")).get("parameters"))
+            names += [str(each.get("name")) for each in inputs]
+    return names + sorted(set(_REFERENCE.findall(json.dumps(spec, default=str))))
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    if not known:
+        return "; it has none"
+    near = nearest(name, known)
+    return f"; did you mean {near}?" if near else f"; there are {', '.join(known[:8])}{', …' if len(known) > 8 else ''}"
+
+
+def parameter_text(value: Any) -> str:
+    """A value of a file as the text that Argo makes of it: what is no scalar as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
