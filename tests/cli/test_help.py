@@ -9,7 +9,19 @@ import pytest
 from ffdl.cli.app import SECTIONS, VERBS
 
 WANTED = ["init", "lint", "compile", "train", "list", "show", "status", "logs", "metrics", "events", "halt", "resume"]
-WANTED += ["stop", "resubmit", "delete", "download", "wait", "doctor", "engine", "images", "version", "completion"]
+WANTED += [
+    "run",
+    "stop",
+    "resubmit",
+    "delete",
+    "download",
+    "wait",
+    "doctor",
+    "engine",
+    "images",
+    "version",
+    "completion",
+]
 
 
 def test_every_verb_is_there_and_listed(shell):
