@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..fields import findings
+from ..paths import Path, dotted
 from ..scope import workflow_scope
 from . import retries
 from .arguments import arguments
 from .calls import hooks
-from .problem import Path, Problem, named, parameters
+from .problem import Problem, artifacts, named, parameters
+from .references import ANY_ARTIFACT, is_reference
 from .templates import Walk
 
 __all__ = ["Path", "invalid", "problems"]
@@ -20,7 +23,8 @@ _POD_GC = ("", "OnPodCompletion", "OnPodSuccess", "OnWorkflowCompletion", "OnWor
 
 def invalid(workflow: Mapping[str, Any]) -> list[str]:
     """What is wrong with a Workflow of supported fields, the first as Argo says it. Empty: nothing."""
-    return [f"{problem.route}{problem.message}" for problem in _check(workflow, lint=False)]
+    found = sorted(_check(workflow, lint=False), key=lambda problem: problem.ours)
+    return [f"{problem.route}{problem.message}" for problem in found]
 
 
 def problems(workflow: Mapping[str, Any], *, lint: bool = False) -> list[tuple[Path, str]]:
@@ -32,6 +36,10 @@ def problems(workflow: Mapping[str, Any], *, lint: bool = False) -> list[tuple[P
 
 
 def _check(workflow: Mapping[str, Any], *, lint: bool) -> Iterator[Problem]:
+    malformed = [found for found in findings(workflow) if found.malformed]
+    if malformed:
+        yield from (Problem(found.path, f"{dotted(found.path)} {found.why}") for found in malformed)
+        return
     metadata, spec = workflow.get("metadata") or {}, workflow.get("spec") or {}
     name = metadata.get("name") or ""
     if not name and not metadata.get("generateName"):
@@ -59,13 +67,19 @@ def _templates(workflow: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator
     given = {f"parameters.{p.get('name')}" for p in parameters(spec, "arguments")}
     given |= {f"artifacts.{a.get('name')}" for a in (spec.get("arguments") or {}).get("artifacts") or []}
     for key in ("entrypoint", "onExit"):
+        if key == "onExit" and spec.get(key):
+            walk.globals.names |= _known_at_exit(spec)
         if spec.get(key):
             for found in walk.call({"template": spec[key], "arguments": {}}, ("spec",), given):
                 yield found._replace(path=("spec", key)) if found.path == ("spec", "template") else found
-        walk.globals.names.add("workflow.failures")
     for template in spec.get("templates") or []:
         if name := template.get("name"):
             yield from (found.through(f"templates.{name}") for found in walk.call({"template": name}, ("spec",)))
+
+
+def _known_at_exit(spec: Mapping[str, Any]) -> set[str]:
+    named = [a.get("globalName") or "" for t in spec.get("templates") or [] for a in artifacts(t, "outputs")]
+    return {"workflow.failures", *([ANY_ARTIFACT] if any(is_reference(name) for name in named) else [])}
 
 
 def _globals(workflow: Mapping[str, Any]) -> set[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .problem import PARAMETER, Path, Problem, artifacts, named, parameters
+from ..paths import Path
+from .problem import PARAMETER, Problem, artifacts, named, parameters
 
 _LOCATIONS = ("s3", "git", "http", "artifactory", "hdfs", "raw", "oss", "gcs", "azure", "plugin")
 _FROM_ELSEWHERE = ("configMapKeyRef", "event", "supplied")

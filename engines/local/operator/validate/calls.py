@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .problem import Path, Problem, Template, artifacts, parameters
+from ..paths import Path
+from .problem import Problem, Template, artifacts, parameters
 from .references import ANY_ARTIFACT, ANY_ITEM, ANY_PARAMETER, Scope, is_reference
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ _WITH_RESULT = ("container", "script", "data", "http", "plugin")
 
 def given(call: Call) -> set[str]:
     """The names of the arguments that have a value: `parameters.NAME`, `artifacts.NAME`."""
-    found = {f"parameters.{p.get('name')}" for p in parameters(call, "arguments") if p.get("value") is not None}
+    has_value = (p for p in parameters(call, "arguments") if p.get("value", p.get("valueFrom")) is not None)
+    found = {f"parameters.{p.get('name')}" for p in has_value}
     return found | {f"artifacts.{a.get('name')}" for a in artifacts(call, "arguments")}
 
 

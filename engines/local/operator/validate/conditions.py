@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from ..expressions import ExpressionError, names, parse
-from .problem import Path, Problem
+from ..paths import Path
+from .problem import Problem
 
 
 def unreadable(source: str, where: str, path: Path, known: Collection[str] | None = None) -> Iterator[Problem]:
@@ -13,7 +14,7 @@ def unreadable(source: str, where: str, path: Path, known: Collection[str] | Non
     try:
         used = names(parse(source))
     except ExpressionError as error:
-        yield Problem(path, f"{where}: {error}")
+        yield Problem(path, f"{where}: {error}", ours=True)
         return
     for name in sorted(used.difference(known)) if known is not None else ():
-        yield Problem(path, f"{where}: unknown name {name}")
+        yield Problem(path, f"{where}: unknown name {name}", ours=True)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..depends import OF_ITEMS, RESULTS, CycleError, Graph, items_results
 from ..loops import loops
+from ..paths import Path
 from .arguments import arguments
 from .calls import aggregates, given, items, only_of_leaves, output_names, own_inputs
 from .conditions import unreadable
-from .problem import Path, Problem, Template, artifacts, named, parameters
+from .problem import Problem, Template, artifacts, named, parameters
 from .references import Scope, is_reference, unresolved
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class _Dag:
             yield from unreadable(self.graph.logic[name].replace("-", "_"), f"{where}.depends", (*place, "depends"))
         if name == "onExit":
             said = "'onExit' is the name of the exit handler's node; the embedded engine needs another name"
-            yield Problem((*place, "name"), f"{where}: {said}")
+            yield Problem((*place, "name"), f"{where}: {said}", ours=True)
 
     def _call(self, name: str) -> Iterator[Problem]:
         """What a task hands to its template."""

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .problem import Path, Problem, Template, artifacts, named, parameters
+from ..paths import Path
+from .problem import Problem, Template, artifacts, named, parameters
 
 _ACTIONS = ("get", "create", "apply", "delete", "replace", "patch")
 _TAKES_A_MANIFEST = ("create", "apply", "replace", "patch")
+_REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CONTAINERS = ("initContainers", "sidecars")
 
 
@@ -21,7 +23,7 @@ def check(spec: Mapping[str, Any], template: Template, path: Path) -> Iterator[P
         defaults = ((spec.get("templateDefaults") or {}).get("container") or {}).get("command")
         if not template["container"].get("command") and not defaults:
             said = f"{where}.container.command may not be empty: images' own commands are not known here"
-            yield Problem((*path, "container"), said)
+            yield Problem((*path, "container"), said, ours=True)
     if template.get("containerSet") is not None:
         yield from _container_set(template, where, path)
     if template.get("resource") is not None:
@@ -108,6 +110,18 @@ def _resource(resource: Mapping[str, Any], where: str, path: Path) -> Iterator[P
     elif manifest and elsewhere is not None:
         said = "shouldn't have both `manifest` and `manifestFrom` specified in `Manifest` for resource template"
         yield Problem((*path, "manifestFrom"), said)
+    elif manifest and not _readable(manifest):
+        yield Problem((*path, "manifest"), f"{where}.resource.manifest must be a valid yaml")
+
+
+def _readable(manifest: str) -> bool:
+    import yaml  # rare, and a start-up cost
+
+    try:
+        yaml.compose(_REFERENCE.sub("reference", manifest), yaml.SafeLoader)
+    except yaml.YAMLError:
+        return False
+    return True
 
 
 def _limits(template: Template, where: str, path: Path) -> Iterator[Problem]:
@@ -133,6 +147,6 @@ def _volumes(spec: Mapping[str, Any], template: Template, where: str, path: Path
         places.append((("containerSet", "containers", index), container))
     for at, container in places:
         for index, mount in enumerate(container.get("volumeMounts") or []):
-            if mount.get("name") not in known:
+            if mount.get("name") not in known and "{{" not in str(mount.get("name")):
                 place = (*path, *at, "volumeMounts", index, "name")
-                yield Problem(place, f"{where}: volume '{mount.get('name')}' not found in workflow spec")
+                yield Problem(place, f"{where}: volume '{mount.get('name')}' not found in workflow spec", ours=True)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from posixpath import normpath
 from typing import Any
 
-from .problem import PARAMETER, Path, Problem, Template, artifacts, named, parameters, wrong_name
+from ..paths import Path
+from .problem import PARAMETER, Problem, Template, artifacts, named, parameters, wrong_name
 from .references import Scope, is_reference, unresolved
 
 _SOURCES = ("path", "jqFilter", "jsonPath", "parameter", "expression")

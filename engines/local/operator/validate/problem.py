@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-Path = tuple[str | int, ...]  # to a value of the Workflow: ("spec", "templates", 2, "dag", "tasks", 0)
+from ..paths import Path
+
 Template = Mapping[str, Any]
 
 FIELD, PARAMETER = "field", "parameter"  # what may be in a name: that of a template, step or task; of a parameter
 
 _MOST_OF_A_NAME = 128
+_REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _ALLOWED = {FIELD: re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]*"), PARAMETER: re.compile(r"[-a-zA-Z0-9_]+")}
 _SAYS = {
     FIELD: "name must consist of alpha-numeric characters or '-', and must start with an alpha-numeric character "
@@ -24,12 +26,14 @@ _SAYS = {
 class Problem(NamedTuple):
     """`message` is in Argo's words where it has any; `path` leads to what is wrong, or to where something is missing.
 
-    `route` is what Argo writes before the message: the tasks and steps by which it came to the template.
+    `route` is what Argo writes before the message: the tasks and steps by which it came to the template. `ours`: Argo
+    would find it only when it runs, or accept it.
     """
 
     path: Path
     message: str
     route: str = ""
+    ours: bool = False
 
     def through(self, route: str) -> Problem:
         return self._replace(route=f"{route} {self.route}")
@@ -50,7 +54,8 @@ def named(items: Any, where: str, path: Path, kind: str = FIELD, *, unique: bool
 
 
 def wrong_name(name: str, kind: str) -> str:
-    """What is wrong with a name; empty: nothing."""
+    """What is wrong with a name, once the references in it are resolved; empty: nothing."""
+    name = _REFERENCE.sub("x", name)
     found = []
     if kind == FIELD and len(name) > _MOST_OF_A_NAME:
         found.append(f"must be no more than {_MOST_OF_A_NAME} bytes")

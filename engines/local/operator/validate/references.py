@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from .problem import Path, Problem
+from ..paths import Path
+from .problem import Problem
 
 ANY_ITEM, ANY_PARAMETER, ANY_ARTIFACT = "item.*", "workflow.outputs.parameters.*", "workflow.outputs.artifacts.*"
 

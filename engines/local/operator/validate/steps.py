@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..paths import Path
 from .arguments import arguments
 from .calls import aggregates, given, has_exit_hook, hooks, items, only_of_leaves, output_names, own_inputs
-from .problem import FIELD, Path, Problem, Template, wrong_name
+from .problem import FIELD, Problem, Template, wrong_name
 from .references import Scope, unresolved
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import dag, leaf, outputs, retries, steps
+from ..paths import Path
+from . import dag, leaf, metrics, outputs, retries, steps
 from .arguments import has_location
-from .problem import PARAMETER, Path, Problem, Template, artifacts, named, parameters
+from .problem import PARAMETER, Problem, Template, artifacts, named, parameters
 from .references import Scope, unresolved
 
 KINDS = (
@@ -48,36 +49,32 @@ class Walk:
             yield from _unknown(caller, path)
             return
         template, where = found
-        if where not in self._checked:
-            yield from self._unchecked(template, where)
-        if given is None:
-            return
-        for kind, declared in (("parameters", parameters), ("artifacts", artifacts)):
-            for needed in declared(template, "inputs"):
-                if f"{kind}.{needed.get('name')}" not in given and not _has_value(needed):
-                    at = (*path, "arguments") if "arguments" in caller else path
-                    message = (
-                        f"templates.{template.get('name', '')} inputs.{kind}.{needed.get('name')} was not supplied"
-                    )
-                    yield Problem(at, message)
+        new = where not in self._checked and self._depth < _DEEPEST
+        if new:
+            self._checked.add(where)
+            yield from self._head(template, where)
+        if given is not None:
+            yield from _supplied(template, caller, path, given)
+        if new:
+            self._depth += 1
+            yield from self._body(template, where)
+            self._depth -= 1
 
-    def _unchecked(self, template: Template, path: Path) -> Iterator[Problem]:
-        if self._depth >= _DEEPEST:
-            return
-        self._checked.add(path)
-        self._depth += 1
-        yield from self._template(template, path)
-        self._depth -= 1
-
-    def _template(self, template: Template, path: Path) -> Iterator[Problem]:
+    def _head(self, template: Template, path: Path) -> Iterator[Problem]:
+        """What a template is, before it is known what it is given."""
         where = f"templates.{template.get('name', '')}"
         yield from retries.strategy(template.get("retryStrategy") or {}, where, (*path, "retryStrategy"))
-        kinds = [kind for kind in KINDS if template.get(kind) is not None]
+        kinds = _kinds(template)
         if len(kinds) != 1:
             message = f"{where} multiple template types specified. {_CHOICES}"
             yield Problem(path, message if kinds else f"template '{template.get('name', '')}' type is unknown")
             return
         yield from _inputs(template, kinds[0], where, (*path, "inputs"))
+
+    def _body(self, template: Template, path: Path) -> Iterator[Problem]:
+        kinds = _kinds(template)
+        if len(kinds) != 1:
+            return
         yield from _timeout(template, kinds[0], (*path, "timeout"))
         scope = self._scope(template, kinds[0])
         if kinds[0] == "dag":
@@ -85,9 +82,10 @@ class Walk:
         elif kinds[0] == "steps":
             yield from steps.check(self, template, path, scope)
         else:
-            yield from unresolved(template, path, scope, f"{where}:")
+            yield from unresolved(template, path, scope, f"templates.{template.get('name', '')}:")
             yield from leaf.check(self.spec, template, path)
         yield from outputs.check(template, kinds[0], path, scope)
+        yield from metrics.check(template, path)
 
     def _scope(self, template: Template, kind: str) -> Scope:
         scope = Scope(outer=self.globals)
@@ -114,6 +112,19 @@ def _unknown(caller: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         yield Problem((*path, "templateRef"), "resource name is required")
     elif not reference.get("template"):
         yield Problem((*path, "templateRef"), "template name is required")
+
+
+def _kinds(template: Template) -> list[str]:
+    return [kind for kind in KINDS if template.get(kind) is not None]
+
+
+def _supplied(template: Template, caller: Mapping[str, Any], path: Path, given: set[str]) -> Iterator[Problem]:
+    for kind, declared in (("parameters", parameters), ("artifacts", artifacts)):
+        for needed in declared(template, "inputs"):
+            if f"{kind}.{needed.get('name')}" not in given and not _has_value(needed):
+                at = (*path, "arguments") if "arguments" in caller else path
+                said = f"inputs.{kind}.{needed.get('name')} was not supplied"
+                yield Problem(at, f"templates.{template.get('name', '')} {said}")
 
 
 def _has_value(declared: Mapping[str, Any]) -> bool:

@@ -1,0 +1,129 @@
+"""The tables of what is in a pod: containers, environment, volumes, and what podSpecPatch may change."""
+
+from __future__ import annotations
+
+from .reasons import IMAGES, NETWORK, PLACING, PODS, TERMINAL, TIDYING, USERS
+from .table import FLAG, TEXT, TEXTS, VALUE, Each, Kind, Named, OneOf, Table, because, texts
+
+PLACEMENT = because(PLACING, "affinity", "nodeSelector", "tolerations", "schedulerName")
+
+POD_SPEC_PATCH = Table(
+    "podSpecPatch",
+    {**texts("hostname", "subdomain"), "terminationGracePeriodSeconds": VALUE},
+    PLACEMENT
+    | because(PLACING, "topologySpreadConstraints", "priorityClassName", "schedulingGates")
+    | because(NETWORK, "setHostnameAsFQDN", "enableServiceLinks", "dnsPolicy", "dnsConfig")
+    | {"securityContext": USERS, "imagePullSecrets": IMAGES},
+    because("write it into the template", "containers", "initContainers", "volumes"),
+)
+
+ENV = Table(
+    "Environment variable",
+    {
+        **texts("name", "value"),
+        "valueFrom": Table(
+            "Environment variable: valueFrom",
+            {
+                "secretKeyRef": Table("secretKeyRef", {**texts("name", "key"), "optional": FLAG}),
+                "fieldRef": Table(
+                    "fieldRef",
+                    {
+                        "fieldPath": OneOf("metadata.name", "metadata.namespace", "status.podIP"),
+                        "apiVersion": TEXT,
+                    },
+                ),
+            },
+            refused={
+                "configMapKeyRef": "mount the ConfigMap as a volume",
+                "resourceFieldRef": "write the value itself",
+            },
+        ),
+    },
+)
+ENV_FROM = Table(
+    "envFrom",
+    {"secretRef": Table("secretRef", {"name": TEXT, "optional": FLAG})},
+    refused={"configMapRef": "mount the ConfigMap as a volume", "prefix": "name the variables one by one"},
+)
+RESOURCES = Table(
+    "resources",
+    {"requests": Named(VALUE), "limits": Named(VALUE)},
+    refused={"claims": "ask for GPUs with limits"},
+)
+MOUNT = Table(
+    "volumeMounts",
+    {**texts("name", "mountPath", "subPath"), "readOnly": FLAG},
+    refused={
+        "subPathExpr": "write subPath with a reference",
+        **because("", "mountPropagation", "recursiveReadOnly"),
+    },
+)
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_CONTAINER: dict[str, Kind] = {
+    **texts("name", "image", "workingDir"),
+    "command": TEXTS,
+    "args": TEXTS,
+    "env": Each(ENV),
+    "envFrom": Each(ENV_FROM),
+    "resources": RESOURCES,
+    "volumeMounts": Each(MOUNT),
+}
+_WITHOUT_EFFECT = {
+    "imagePullPolicy": IMAGES, "securityContext": USERS, "ports": NETWORK, "tty": TERMINAL,
+    "terminationMessagePath": PODS, "terminationMessagePolicy": PODS, "resizePolicy": PODS,
+}  # fmt: skip
+_REFUSED = (
+    because("let the command check itself, and exit when it is unwell", *_PROBES)
+    | because("let the command do it", "lifecycle")
+    | because("redirect the command's input", "stdin", "stdinOnce")
+    | because("", "restartPolicy", "volumeDevices")
+)
+CONTAINER = Table("container", _CONTAINER, _WITHOUT_EFFECT, _REFUSED)
+INIT_CONTAINER = Table("initContainers", {**_CONTAINER, "mirrorVolumeMounts": FLAG}, _WITHOUT_EFFECT, _REFUSED)
+
+_MODE = {"defaultMode": USERS}
+_ITEMS = {"items": "mount the whole of it"}
+VOLUME = Table(
+    "volumes",
+    {
+        "name": TEXT,
+        "configMap": Table("configMap", {"name": TEXT, "optional": FLAG}, _MODE, _ITEMS),
+        "secret": Table("secret", {"secretName": TEXT, "optional": FLAG}, _MODE, _ITEMS),
+        "emptyDir": Table(
+            "emptyDir",
+            {},
+            {"medium": "a pod's own folder is on disk", "sizeLimit": "a pod's own folder has no limit"},
+        ),
+        "hostPath": Table("hostPath", texts("path", "type")),
+        "persistentVolumeClaim": Table("persistentVolumeClaim", {"claimName": TEXT, "readOnly": FLAG}),
+    },
+    refused=because(
+        "mount it on this machine and name the folder as hostPath",
+        "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker",
+        "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd",
+        "scaleIO", "storageos", "vsphereVolume",
+    )
+    | because("write several volumes", "projected")
+    | because("use a claim, or emptyDir", "ephemeral")
+    | because("use valueFrom.fieldRef in the environment", "downwardAPI")
+    | because("", "gitRepo", "image"),
+)  # fmt: skip
+CLAIM = Table(
+    "volumeClaimTemplates",
+    {
+        "metadata": Table(
+            "volumeClaimTemplates: metadata",
+            {"name": TEXT},
+            because(PODS, "labels", "annotations")
+            | because(
+                TIDYING,
+                "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generation",
+                "managedFields", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
+            ),
+            {"generateName": "write name"},
+        )
+    },
+    {"apiVersion": TIDYING, "kind": TIDYING, "spec": "a claim is a folder of the job", "status": TIDYING},
+)  # fmt: skip
+METADATA = Table("metadata of pods", {}, because(PODS, "labels", "annotations"))

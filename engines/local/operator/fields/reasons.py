@@ -1,0 +1,11 @@
+"""Why a field has no effect on one machine."""
+
+PLACING = "there is one machine, nothing to be placed"
+PODS = "there are no Kubernetes pods to be labelled, kept or protected"
+IMAGES = "nothing is pulled: steps run in this Python, learners in the user's environment"
+USERS = "pods are processes of the user who runs the engine"
+NETWORK = "pods use this machine's network"
+TIDYING = "what a job leaves behind goes when the job is deleted"
+ARGO = "it concerns Argo's own programs"
+TERMINAL = "its output goes to its log"
+CLUSTER = "a cluster writes it"

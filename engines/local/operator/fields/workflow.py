@@ -1,0 +1,190 @@
+"""The tables of a Workflow and its templates."""
+
+from __future__ import annotations
+
+from .pods import CLAIM, CONTAINER, INIT_CONTAINER, METADATA, PLACEMENT, POD_SPEC_PATCH, VOLUME
+from .reasons import ARGO, CLUSTER, IMAGES, NETWORK, PLACING, PODS, TIDYING, USERS
+from .table import (
+    ANY,
+    FLAG,
+    LABELS,
+    TEXT,
+    TEXTS,
+    VALUE,
+    WHOLE,
+    WHOLE_OR_TEXT,
+    Each,
+    Kind,
+    OneOf,
+    Patch,
+    Table,
+    because,
+    texts,
+)
+
+RETRY = Table(
+    "retryStrategy",
+    {
+        "limit": WHOLE_OR_TEXT,
+        "retryPolicy": OneOf("Always", "OnFailure", "OnError"),
+        "expression": TEXT,
+        "backoff": Table("backoff", {**texts("duration", "maxDuration", "cap"), "factor": WHOLE_OR_TEXT}),
+    },
+    {"affinity": PLACING},
+)
+
+_ARTIFACTS = {"artifacts": "hand over text as a parameter, files through a volume"}
+_ELSEWHERE = {
+    "configMapKeyRef": "write the value, or --param",
+    "event": "write the value, or --param",
+    "jqFilter": "",
+    "jsonPath": "",
+    "supplied": "",
+}
+_PARAMETER: dict[str, Kind] = {"name": TEXT, "value": VALUE, "default": VALUE, "description": TEXT}
+ARGUMENTS = Table(
+    "arguments",
+    {
+        "parameters": Each(
+            Table(
+                "arguments: parameters",
+                {"name": TEXT, "value": VALUE},
+                refused=because("write value", "default", "valueFrom")
+                | because("", "description", "enum", "globalName"),
+            )
+        )
+    },
+    refused=_ARTIFACTS,
+)
+INPUTS = Table(
+    "inputs",
+    {
+        "parameters": Each(
+            Table("inputs: parameters", _PARAMETER, refused=because("write value", "valueFrom", "enum", "globalName"))
+        )
+    },
+    refused=_ARTIFACTS,
+)
+OUTPUTS = Table(
+    "outputs",
+    {
+        "parameters": Each(
+            Table(
+                "outputs: parameters",
+                {
+                    **_PARAMETER,
+                    "valueFrom": Table(
+                        "outputs: parameters: valueFrom",
+                        {**texts("path", "parameter", "expression"), "default": VALUE},
+                        refused=_ELSEWHERE,
+                    ),
+                },
+                refused=because("", "enum", "globalName"),
+            )
+        )
+    },
+    refused=_ARTIFACTS | because("Argo writes it", "exitCode", "result"),
+)
+
+_CALL: dict[str, Kind] = {
+    **texts("name", "template", "when", "withParam"),
+    "arguments": ARGUMENTS,
+    "withItems": Each(ANY),
+    "withSequence": Table("withSequence", {**dict.fromkeys(("count", "start", "end"), WHOLE_OR_TEXT), "format": TEXT}),
+    "continueOn": Table("continueOn", {"failed": FLAG, "error": FLAG}),
+}
+_NOT_IN_CALLS = {
+    "hooks": "",
+    "onExit": "",
+    "inline": "give the template a name and call it",
+    "templateRef": "copy the template into this Workflow",
+}
+STEP = Table("steps", _CALL, refused=_NOT_IN_CALLS)
+DAG_TASK = Table("dag: tasks", {**_CALL, "depends": TEXT, "dependencies": TEXTS}, refused=_NOT_IN_CALLS)
+
+_EVERYWHERE = {  # of Workflow and template
+    "retryStrategy": RETRY,
+    "volumes": Each(VOLUME),
+    "podSpecPatch": Patch(POD_SPEC_PATCH),
+    "serviceAccountName": TEXT,
+    "automountServiceAccountToken": FLAG,
+}
+_LOCKS = {"synchronization": "use parallelism"}
+_HOSTS = {"hostAliases": "write the address where the name is"}
+TEMPLATE = Table(
+    "templates",
+    {
+        **_EVERYWHERE,
+        "name": TEXT,
+        "inputs": INPUTS,
+        "outputs": OUTPUTS,
+        "container": CONTAINER,
+        "initContainers": Each(INIT_CONTAINER),
+        "dag": Table("dag", {"tasks": Each(DAG_TASK), "failFast": FLAG, "target": TEXT}),
+        "steps": Each(Each(STEP)),
+        "resource": Table(
+            "resource",
+            {"action": OneOf("apply", "create"), "manifest": TEXT, "setOwnerReference": FLAG},
+            refused=because("", "failureCondition", "flags", "mergeStrategy", "successCondition")
+            | {"manifestFrom": "write manifest"},
+        ),
+        "metadata": METADATA,
+    },
+    PLACEMENT
+    | because(ARGO, "executor", "metrics", "annotations")
+    | {"priorityClassName": PLACING, "securityContext": USERS},
+    _LOCKS
+    | _HOSTS
+    | because("run a container that does it", "data", "http", "plugin")
+    | {"memoize": "its results would have to outlive the Workflow"}
+    | because(
+        "", "activeDeadlineSeconds", "archiveLocation", "containerSet", "daemon", "failFast", "parallelism", "script",
+        "sidecars", "suspend", "timeout",
+    ),
+)  # fmt: skip
+SPEC = Table(
+    "spec",
+    {
+        **_EVERYWHERE,
+        **texts("entrypoint", "onExit"),
+        "arguments": ARGUMENTS,
+        "templates": Each(TEMPLATE),
+        "volumeClaimTemplates": Each(CLAIM),
+        "suspend": FLAG,
+        "shutdown": OneOf("", "Stop", "Terminate"),
+        "parallelism": WHOLE,
+        "activeDeadlineSeconds": WHOLE,
+        "priority": WHOLE,
+    },
+    PLACEMENT
+    | because(NETWORK, "hostNetwork", "dnsPolicy", "dnsConfig")
+    | because(TIDYING, "podGC", "ttlStrategy", "volumeClaimGC")
+    | because(PODS, "podMetadata", "podDisruptionBudget")
+    | because(ARGO, "executor", "metrics", "archiveLogs")
+    | {"podPriorityClassName": PLACING, "securityContext": USERS, "imagePullSecrets": IMAGES},
+    _LOCKS
+    | _HOSTS
+    | {"workflowTemplateRef": "copy the template's spec into this Workflow"}
+    | because("", "artifactGC", "artifactRepositoryRef", "hooks", "templateDefaults", "workflowMetadata"),
+)
+WORKFLOW = Table(
+    "Workflow",
+    {
+        "apiVersion": OneOf("argoproj.io/v1alpha1"),
+        "kind": OneOf("Workflow"),
+        "metadata": Table(
+            "metadata",
+            {
+                **texts("name", "generateName", "namespace", "uid", "creationTimestamp"),
+                "labels": LABELS,
+                "annotations": LABELS,
+            },
+            because(
+                CLUSTER, "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generation",
+                "managedFields", "ownerReferences", "resourceVersion", "selfLink",
+            ),
+        ),
+        "spec": SPEC,
+        "status": ANY,
+    },
+)  # fmt: skip
