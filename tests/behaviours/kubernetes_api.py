@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -49,6 +50,18 @@ class Api:
         if answer.status >= 300:
             raise ApiError(answer.status, text)
         return text
+
+    def stream(self, path: str, **query: str) -> Iterator[Object]:
+        """The answer's lines, one object each, as they come."""
+        headers = {setting["key"]: setting["value"] for setting in self._configuration.auth_settings().values()}
+        url = f"{self._configuration.host}/{path}?{urlencode(query)}"
+        answer = self._pool.request("GET", url, headers=headers, preload_content=False, retries=False)
+        if answer.status >= 300:
+            raise ApiError(answer.status, answer.data.decode(errors="replace"))
+        rest = b""
+        for chunk in answer.stream(1 << 16):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from map(json.loads, lines)
 
     def path(self, kind: str, name: str = "") -> str:
         return f"{PATHS[kind]}/namespaces/{self.namespace}/{kind}/{name}".rstrip("/")

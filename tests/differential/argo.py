@@ -1,0 +1,169 @@
+"""A real Argo: Workflows created in a namespace, watched, and recorded event by event."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.behaviours.kubernetes_api import Api, ApiError
+from tests.behaviours.tenant import tenant
+
+from . import trees
+from .case import Case
+from .record import Record, compact, ended_pods
+
+AT_ONCE = 7
+_TERMINAL = ("Succeeded", "Failed", "Error")
+_SETTLE = 2.0  # seconds after a Workflow's end in which its last changes are still written
+_RIGHTS = {  # of the account that pods have when nobody names one
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "Role",
+    "metadata": {"name": "differential"},
+    "rules": [
+        {"apiGroups": ["argoproj.io"], "resources": ["workflowtaskresults"], "verbs": ["create", "patch"]},
+        {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["create", "get", "patch", "delete"]},
+    ],
+}
+_BINDING = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "RoleBinding",
+    "metadata": {"name": "differential"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "differential"},
+    "subjects": [{"kind": "ServiceAccount", "name": "default"}],
+}
+
+
+@contextlib.contextmanager
+def namespace() -> Iterator[Api]:
+    """One of its own, in which a Workflow that names no account can run."""
+    with tenant("differential") as found:
+        objects = {"apiVersion": "v1", "kind": "List", "items": [_RIGHTS, _BINDING]}
+        found.cluster.kubectl("apply", "-n", found.namespace, "-f", "-", stdin=json.dumps(objects))
+        yield found.api
+
+
+@dataclass
+class _Run:
+    case: Case
+    record: Record
+    created: float
+    before: dict[str, Any]
+    acts: list[dict[str, Any]]
+    over: float | None = None
+
+
+def run(api: Api, cases: Iterable[Case], done: Callable[[Record, float], None], go_on: Callable[[], bool]) -> None:
+    """Runs `cases`, AT_ONCE of them at a time; `done` gets each record and the seconds it took.
+
+    No further one is started once `go_on()` is false.
+    """
+    _Runner(api, done).run(iter(cases), go_on)
+
+
+class _Runner:
+    def __init__(self, api: Api, done: Callable[[Record, float], None]) -> None:
+        self.api, self.done = api, done
+        self.seen: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self.running: dict[str, _Run] = {}
+
+    def run(self, waiting: Iterator[Case], go_on: Callable[[], bool]) -> None:
+        threading.Thread(target=self._watch, daemon=True).start()
+        more = True
+        while more or self.running:
+            while more and len(self.running) < AT_ONCE:
+                case = next(waiting, None) if go_on() else None
+                if case is None:
+                    more = False
+                else:
+                    self._start(case)
+            with contextlib.suppress(queue.Empty):
+                self._note(self.seen.get(timeout=0.5))
+            for one in list(self.running.values()):
+                self._look(one)
+
+    def _watch(self) -> None:
+        version = ""
+        while True:
+            query = {"watch": "1", "timeoutSeconds": "300"} | ({"resourceVersion": version} if version else {})
+            try:
+                for event in self.api.stream(self.api.path("workflows"), **query):
+                    if event["type"] == "ERROR":
+                        version = ""
+                        break
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    self.seen.put(event["object"])
+            except (ApiError, OSError, ValueError):
+                time.sleep(0.5)
+
+    def _start(self, case: Case) -> None:
+        made = self.api.create("workflows", case.workflow)
+        record = Record(case.digest, {**made, "status": {}})
+        self.running[case.name] = _Run(case, record, time.time(), {}, list(case.acts))
+
+    def _note(self, workflow: dict[str, Any]) -> None:
+        one = self.running.get(workflow["metadata"]["name"])
+        status = workflow.get("status") or {}
+        if one is None or workflow["metadata"]["uid"] != one.record.workflow["metadata"]["uid"]:
+            return
+        if status.get("startedAt"):
+            start = trees.seconds(status["startedAt"])
+            if pods := ended_pods(one.before, status, start):
+                one.record.events.append({"at": round(time.time() - start, 1), "pods": pods})
+            self._act(one, workflow, start)
+        one.before = status
+        if status.get("phase") in _TERMINAL and one.over is None:
+            one.over = time.time()
+
+    def _act(self, one: _Run, workflow: Mapping[str, Any], start: float) -> None:
+        """What the case says is done to the Workflow now."""
+        while one.acts and _holds(one.acts[0], workflow["status"]):
+            act = one.acts.pop(0)
+            if "delete" in act:
+                for name in _pods(self.api, one.case.name, workflow["status"], act["delete"]):
+                    self.api.delete("pods", name, grace=0)
+                continue
+            patch = _by_id(act["patch"], workflow["status"])
+            one.record.events.append({"at": round(time.time() - start, 1), "patch": patch})
+            self.api.patch("workflows", one.case.name, patch)
+
+    def _look(self, one: _Run) -> None:
+        now = time.time()
+        over = one.over is not None and now > one.over + _SETTLE
+        if not over and now < one.created + one.case.seconds:
+            return
+        one.record.ended = one.over is not None
+        one.record.workflow, one.record.status = compact(one.record.workflow, one.before)
+        del self.running[one.case.name]
+        with contextlib.suppress(ApiError):
+            self.api.delete("workflows", one.case.name, grace=0)
+        self.done(one.record, (one.over or now) - one.created)
+
+
+def _holds(act: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    nodes = (status.get("nodes") or {}).values()
+    return any(node["displayName"] == act["node"] and node["phase"] == act["phase"] for node in nodes)
+
+
+def _pods(api: Api, workflow: str, status: Mapping[str, Any], displayed: str) -> list[str]:
+    keys = [key for key, node in status["nodes"].items() if node["displayName"] == displayed]
+    pods = api.list("pods", f"workflows.argoproj.io/workflow={workflow}")
+    return [
+        pod["metadata"]["name"]
+        for pod in pods
+        if pod["metadata"]["annotations"].get("workflows.argoproj.io/node-id") in keys
+    ]
+
+
+def _by_id(patch: Any, status: Mapping[str, Any]) -> Any:
+    """`patch`, in which nodes go by their displayed names, with their ids."""
+    nodes = (patch.get("status") or {}).get("nodes")
+    if not nodes:
+        return patch
+    ids = {node["displayName"]: key for key, node in status["nodes"].items()}
+    return {**patch, "status": {**patch["status"], "nodes": {ids[name]: what for name, what in nodes.items()}}}

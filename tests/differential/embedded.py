@@ -1,0 +1,49 @@
+"""The whole embedded engine: Workflows as processes of this machine, in a home of their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ffdl.engines.local.engine import LocalEngine
+from ffdl.engines.local.state import Home
+from ffdl.workflows.compile import Compiled
+
+from .case import Case
+from .replay import merge
+
+_TERMINAL = ("Succeeded", "Failed", "Error")
+_LOOK = 0.05  # seconds
+
+
+def run(cases: Iterable[Case], home: Path, timeout: float = 60.0) -> Iterator[tuple[Case, dict[str, Any]]]:
+    """Each case and the Workflow as the engine left it; one that does not end within `timeout` is stopped."""
+    engine = LocalEngine(home)
+    for case in cases:
+        engine.submit(Compiled(case.workflow, {}, {}), case.name)
+        workflow = _follow(engine, home, case, time.monotonic() + min(timeout, case.seconds))
+        if workflow["status"].get("phase") not in _TERMINAL:
+            engine.stop(case.name)
+        yield case, workflow
+
+
+def _follow(engine: LocalEngine, home: Path, case: Case, until: float) -> dict[str, Any]:
+    acts = list(case.acts)
+    while True:
+        workflow = engine.workflow(case.name)
+        if workflow["status"].get("phase") in _TERMINAL or time.monotonic() > until:
+            return workflow
+        nodes = (workflow["status"].get("nodes") or {}).values()
+        if acts and any(n["displayName"] == acts[0]["node"] and n["phase"] == acts[0]["phase"] for n in nodes):
+            _act(engine, home, case, acts.pop(0))
+        time.sleep(_LOOK)
+
+
+def _act(engine: LocalEngine, home: Path, case: Case, act: dict[str, Any]) -> None:
+    spec = act["patch"]["spec"]
+    with Home(home).job(case.name).edit() as workflow:
+        workflow["spec"] = merge(workflow["spec"], spec)
+    if "suspend" in spec and spec["suspend"] is None:
+        engine.resume(case.name)

@@ -1,0 +1,107 @@
+"""What a real Argo did with a Workflow: when its pods ended and how, what was done to it, and the tree it left.
+
+Kept in `recorded/<group>.json.gz`, a JSON object a Workflow; and, whole, in the cache of the machine it was made on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import trees
+
+RECORDED = Path(__file__).parent / "recorded"
+_ENDED = ("Succeeded", "Failed", "Error")
+# Argo ends these nodes itself; their pods, if they had any, had no say in it.
+_BY_THE_CONTROLLER = ("workflow shutdown with strategy", "Step exceeded", "retry exceeded", "template has failed")
+
+
+@dataclass
+class Record:
+    """`workflow` is the object as the cluster had it, without its status; `status` is the last one.
+
+    `events` are in the order in which Argo's controller took note of them, `at` seconds after its start:
+    `{"at": 4.2, "pods": {node id: {"phase", "code", "message", "outputs", "at"}}}` and `{"at": 5.0, "patch": {...}}`.
+    """
+
+    digest: str
+    workflow: dict[str, Any]
+    events: list[dict[str, Any]] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
+    ended: bool = True
+
+    @property
+    def name(self) -> str:
+        return str(self.workflow["metadata"]["name"])
+
+    @property
+    def tree(self) -> trees.Tree:
+        return trees.tree({**self.workflow, "status": self.status})
+
+
+def ended_pods(before: Mapping[str, Any], after: Mapping[str, Any], start: float) -> dict[str, Any]:
+    """The pods of which `after`, a status, tells the end and `before` did not: by their nodes' ids, how they ended."""
+    old = before.get("nodes") or {}
+    found = {}
+    for key, node in (after.get("nodes") or {}).items():
+        if node["type"] != "Pod" or node["phase"] not in _ENDED or (key in old and old[key]["phase"] in _ENDED):
+            continue
+        if not str(node.get("message", "")).startswith(_BY_THE_CONTROLLER):
+            found[key] = observation(node, start)
+    return found
+
+
+def observation(node: Mapping[str, Any], start: float) -> dict[str, Any]:
+    """How a pod ended, out of its node."""
+    outputs = node.get("outputs") or {}
+    code = outputs.get("exitCode")
+    values = {p["name"]: p["value"] for p in outputs.get("parameters") or [] if "value" in p}
+    seen = {"phase": node["phase"], "code": None if code is None else int(code), "message": node.get("message", "")}
+    if "result" in outputs:
+        seen["result"] = outputs["result"]
+    return {**seen, "outputs": values, "at": trees.seconds(node["finishedAt"]) - start}
+
+
+def compact(workflow: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both without what no comparison looks at."""
+    metadata = {
+        key: value
+        for key, value in workflow["metadata"].items()
+        if key in ("name", "namespace", "uid", "creationTimestamp", "labels", "annotations")
+    }
+    metadata["labels"] = {
+        key: value for key, value in (metadata.get("labels") or {}).items() if not key.startswith("workflows.argoproj")
+    }
+    nodes = {
+        key: {field: value for field, value in node.items() if field not in trees.VOLATILE}
+        for key, node in (status.get("nodes") or {}).items()
+    }
+    kept = {key: status[key] for key in (*trees.WORKFLOW_FIELDS, "startedAt") if key in status}
+    return {**{k: v for k, v in workflow.items() if k != "status"}, "metadata": metadata}, {**kept, "nodes": nodes}
+
+
+def read(path: Path) -> dict[str, Record]:
+    """The records of one file, by name."""
+    found = json.loads(gzip.decompress(path.read_bytes()))
+    return {name: Record(**values) for name, values in found.items()}
+
+
+def write(path: Path, records: Mapping[str, Record]) -> None:
+    """The same records make the same bytes."""
+    text = json.dumps({name: asdict(one) for name, one in records.items()}, sort_keys=True, separators=(",", ":"))
+    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+def all_recorded(folder: Path = RECORDED) -> dict[str, Record]:
+    """Everything that the repository has, by name."""
+    return {name: one for path in sorted(folder.glob("*.json.gz")) for name, one in read(path).items()}
+
+
+def cache() -> Path:
+    """Where whole runs are kept: $XDG_CACHE_HOME/ffdl-differential."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ffdl-differential"
