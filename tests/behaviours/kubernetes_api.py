@@ -33,7 +33,7 @@ class Api:
         from kubernetes.client.rest import RESTClientObject
         from kubernetes.config import load_kube_config
 
-        self.namespace = namespace
+        self.kubeconfig, self.namespace = kubeconfig, namespace
         self._configuration = Configuration()
         load_kube_config(str(kubeconfig), client_configuration=self._configuration)
         self._pool = RESTClientObject(self._configuration).pool_manager

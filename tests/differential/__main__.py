@@ -16,6 +16,7 @@ from pathlib import Path
 from . import record, replay, trees
 from .case import Case, written
 from .grammar import generate
+from .jobs import jobs
 from .record import Record
 
 HALT = "FFDL_DIFFERENTIAL_HALT"  # names a file: while it exists no further Workflow is started on the cluster
@@ -59,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
 def chosen(options: argparse.Namespace) -> Iterator[Case]:
     """The Workflows written by hand, and those of the seeds asked for."""
     yield from written()
+    yield from jobs()
     count = options.count if options.count is not None else 100 if options.seed is not None else 0
     seed = random.randrange(1 << 20) if options.seed is None else options.seed
     if count:

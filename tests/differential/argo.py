@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ffdl.engines.argo.engine import ArgoEngine
 from tests.behaviours.kubernetes_api import Api, ApiError
 from tests.behaviours.tenant import tenant
 
@@ -69,6 +70,7 @@ def run(api: Api, cases: Iterable[Case], done: Callable[[Record, float], None], 
 class _Runner:
     def __init__(self, api: Api, done: Callable[[Record, float], None]) -> None:
         self.api, self.done = api, done
+        self.engine = ArgoEngine(api.namespace, kubeconfig=str(api.kubeconfig))
         self.seen: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.running: dict[str, _Run] = {}
 
@@ -102,7 +104,11 @@ class _Runner:
                 time.sleep(0.5)
 
     def _start(self, case: Case) -> None:
-        made = self.api.create("workflows", case.workflow)
+        if case.compiled is None:
+            made = self.api.create("workflows", case.workflow)
+        else:
+            self.engine.submit(case.compiled, case.name)
+            made = self.api.get("workflows", case.name)
         record = Record(case.digest, {**made, "status": {}})
         self.running[case.name] = _Run(case, record, time.time(), {}, list(case.acts))
 
@@ -142,6 +148,8 @@ class _Runner:
         del self.running[one.case.name]
         with contextlib.suppress(ApiError):
             self.api.delete("workflows", one.case.name, grace=0)
+        if one.case.compiled is not None:
+            self.engine.delete(one.case.name)
         self.done(one.record, (one.over or now) - one.created)
 
 

@@ -8,9 +8,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from ffdl.workflows.compile import Compiled
 
 CORPUS = Path(__file__).parent / "corpus"
 LEAVES = CORPUS / "leaves.yaml"
@@ -24,13 +27,15 @@ Object = dict[str, Any]
 class Case:
     """`acts` is what a person does while it runs: `{"node": NAME, "phase": PHASE, "patch": {...}}`, once that is so.
 
-    After `seconds` a Workflow that has not ended counts as one that never does. `group` is the feature it is about.
+    After `seconds` a Workflow that has not ended counts as one that never does. `group` is the feature it is about;
+    `compiled` is what a training job has beside its Workflow.
     """
 
     group: str
     workflow: Object
     acts: list[Object] = field(default_factory=list)
     seconds: float = 240.0
+    compiled: Compiled | None = None
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The embedded controller, on a machine whose pods end as the recorded ones did, in the same order and at their times."""
+"""The embedded controller, on a machine whose pods end as the recorded ones did, in their order, at their times."""
 
 from __future__ import annotations
 
