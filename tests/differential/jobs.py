@@ -22,7 +22,6 @@ JOBS: dict[str, tuple[str, tuple[str, ...]]] = {
     "training-fails": ("bash", (*_IN_BASH, "framework.command=exit 3")),
     "training-tries-again": ("bash", (*_IN_BASH, "framework.command=exit 3", "retry.attempts=1")),
     "training-of-three": ("bash", (*_IN_BASH, "learners=3", "completion=all")),
-    "training-of-peers": ("bash", (*_IN_BASH, "learners=2", "distribution.kind=peer")),
 }
 
 
