@@ -79,67 +79,6 @@ def test_empty_values_are_no_fields(make: Any) -> None:
     assert unsupported(workflow) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "says"),
-    [
-        ("entrypoint", "nowhere", "template name 'nowhere' undefined"),
-        ("onExit", "nowhere", "template name 'nowhere' undefined"),
-        ("templates/0/dag/tasks/0/template", "nowhere", "tasks.download template name 'nowhere' undefined"),
-        ("templates/0/dag/tasks/3/depends", "downlaod", "sorting failed: invalid dependency downlaod"),
-        ("templates/0/dag/tasks/3/depends", "download.Done", "task result 'Done' for task 'download' is invalid"),
-        ("templates/0/dag/tasks/3/depends", "download.AllFailed", "uses an items-based condition"),
-        ("templates/0/dag/tasks/3/depends", "download &&", "unexpected end of expression"),
-        ("templates/0/dag/tasks/0/depends", "learner", "cycle detected: download->learner->download"),
-        ("templates/0/dag/tasks/4/name", "onExit", "exit handler"),
-        ("templates/0/dag/tasks/3/arguments", {"parameters": []}, "inputs.parameters.index was not supplied"),
-        ("templates/0/dag/tasks/3/withItems", [1], "only one of withItems"),
-        ("templates/1/container/args", ["{{inputs.parameters.x}}"], "failed to resolve {{inputs.parameters.x}}"),
-        ("templates/1/container/args", ["{{tasks.learner.status}}"], "failed to resolve {{tasks.learner.status}}"),
-        ("templates/1/container/args", ["{{workflow.parameters.x}}"], "failed to resolve {{workflow.parameters.x}}"),
-        ("templates/1/container/command", [], "command may not be empty"),
-        ("templates/1/container/image", "", "image may not be empty"),
-        ("templates/1/container/volumeMounts", [{"name": "v", "mountPath": "/v"}], "volume 'v' not found"),
-        ("templates/1/retryStrategy/expression", "asInt(lastRetry.code) == 1", "unknown name lastRetry.code"),
-        ("templates/1/retryStrategy/expression", "asInt(", "unexpected end"),
-        ("templates/1/retryStrategy/limit", "many", "'many' cannot be resolved to an int"),
-        ("templates/1/retryStrategy/backoff/duration", "soon", "unable to parse soon as a duration"),
-        ("templates/1/retryStrategy/backoff/factor", "x", "cannot be resolved to an int"),
-        ("templates/1/steps", [], "multiple template types specified"),
-        ("templates/1/name", "learner", "'learner' is not unique"),
-        ("templates/1/outputs", {"parameters": [{"name": "o"}]}, "does not have valueFrom or value"),
-        ("arguments", {"parameters": [{"name": "o"}]}, "spec.arguments.o.valueFrom is required"),
-        ("templates/6/steps/0/0/name", "a b", "'a b' is invalid"),
-    ],
-)  # fmt: skip
-def test_invalid_specs_fail_before_anything_runs(make: Any, machine: Any, path: str, value: Any, says: str) -> None:
-    """Argo fails a Workflow whose references lead nowhere at once; hours later would be too late."""
-    workflow = make.job()
-    workflow = _put(workflow, path, value)
-    assert unsupported(workflow) == []
-    problems = invalid(workflow)
-    assert any(says in problem for problem in problems), problems
-    run = machine(workflow).go(10)
-    assert run.phase == "Failed"
-    assert run.workflow["status"]["message"].startswith("invalid spec: ")
-    assert run.started == []
-
-
-def test_names_are_checked(make: Any) -> None:
-    """Pod and node names are made of the Workflow's; one that is too long is refused as Argo does."""
-    workflow = make.job()
-    workflow["metadata"] = {"name": "x" * 64}
-    assert "must not be more than 63 characters long" in invalid(workflow)[0]
-    workflow["metadata"] = {}
-    assert invalid(workflow) == ["metadata.name is required"]
-
-
-def test_no_workflow_at_all(machine: Any) -> None:
-    """Whatever is submitted, the engine answers instead of crashing, also when it looks a second time."""
-    for spec in ({}, {"entrypoint": "a"}, {"entrypoint": "a", "templates": []}):
-        run = machine({"kind": "Workflow", "metadata": {"name": "wf"}, "spec": spec}).go(10)
-        assert run.phase == "Failed"
-
-
 def test_a_job_is_supported_whole(make: Any) -> None:
     """The compiler's own Workflows must not be refused."""
     assert unsupported(make.job()) == []

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..fields import findings
+from ..nodes import text
 from ..paths import Path, dotted
 from ..scope import workflow_scope
 from . import retries
@@ -64,6 +65,8 @@ def _check(workflow: Mapping[str, Any], *, lint: bool) -> Iterator[Problem]:
 
 def _templates(workflow: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Problem]:
     walk = Walk(workflow, _globals(workflow))
+    valued = (p for p in parameters(spec, "arguments") if p.get("value") is not None)
+    walk.globals.values = {f"workflow.parameters.{p['name']}": text(p["value"]) for p in valued}
     given = {f"parameters.{p.get('name')}" for p in parameters(spec, "arguments")}
     given |= {f"artifacts.{a.get('name')}" for a in (spec.get("arguments") or {}).get("artifacts") or []}
     for key in ("entrypoint", "onExit"):
@@ -83,7 +86,8 @@ def _known_at_exit(spec: Mapping[str, Any]) -> set[str]:
 
 
 def _globals(workflow: Mapping[str, Any]) -> set[str]:
-    known = set(workflow_scope(workflow, 0.0))
+    metadata = {"name": "", **workflow["metadata"]}
+    known = set(workflow_scope({**workflow, "metadata": metadata}, 0.0))
     spec = workflow["spec"]
     known |= {f"workflow.parameters.{p.get('name')}" for p in parameters(spec, "arguments")}
     if not parameters(spec, "arguments"):

@@ -133,7 +133,7 @@ class _Dag:
         yield from unresolved(task, place, scope, where)
         yield from arguments(task, f"{where}.arguments", place)
         yield from self._early(name, task, place, where)
-        yield from (found.through(where) for found in self.walk.call(task, place, given(task)))
+        yield from (found.through(where) for found in self.walk.supplied(task, place, given(task)))
 
     def _is_status(self, name: str, tag: str) -> bool:
         """Whether `tag` is the status of a task that `name` waits for."""

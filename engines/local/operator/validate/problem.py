@@ -58,7 +58,7 @@ def wrong_name(name: str, kind: str) -> str:
     name = _REFERENCE.sub("x", name)
     found = []
     if kind == FIELD and len(name) > _MOST_OF_A_NAME:
-        found.append(f"must be no more than {_MOST_OF_A_NAME} bytes")
+        found.append(f"must be no more than {_MOST_OF_A_NAME} characters")
     if not _ALLOWED[kind].fullmatch(name):
         found.append(_SAYS[kind])
     return ";".join(found)

@@ -28,6 +28,7 @@ class Scope:
 
     def __init__(self, names: Iterable[str] = (), outer: Scope | None = None) -> None:
         self.names, self.outer = set(names), outer
+        self.values: dict[str, str] = {}  # of the names whose values are known
         self.answers: Callable[[str], bool] = lambda name: False  # for names that are too many to be listed
 
     def holds(self, name: str) -> bool:
@@ -35,13 +36,18 @@ class Scope:
             return True
         return self.outer is not None and self.outer.holds(name)
 
+    def value(self, name: str) -> str | None:
+        if name in self.values or self.outer is None:
+            return self.values.get(name)
+        return self.outer.value(name)
+
 
 def unresolved(value: Any, path: Path, scope: Scope, where: str) -> Iterator[Problem]:
     """The references in the strings of `value` that `scope` can't answer; `where` begins their messages."""
     if isinstance(value, str):
         for match in _TAG.finditer(value) if "{{" in value else ():
-            if not _resolves(match[1], scope):
-                yield Problem(path, f"{where} failed to resolve {{{{{match[1]}}}}}")
+            if found := _unanswered(match[1], scope):
+                yield Problem(path, f"{where} failed to resolve {{{{{found}}}}}")
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from unresolved(inner, (*path, key), scope, where)
@@ -55,13 +61,13 @@ def is_reference(value: str) -> bool:
     return _PARAMETER.search(value) is not None
 
 
-def _resolves(tag: str, scope: Scope) -> bool:
+def _unanswered(tag: str, scope: Scope) -> str:
+    """The reference that nothing answers: `tag`, or what it becomes once one within it is resolved. Empty: none."""
     name = tag.strip()
     if tag.startswith("=") or not name.startswith(_CHECKED) or scope.holds(name):
-        return True
-    _, nested, inner = tag.rpartition("{{")
-    if nested and scope.holds(inner):  # {{inputs.parameters.{{item}}}}: known once the inner one is
-        return True
-    return name.startswith(_LATER) or any(
-        name.startswith(prefix) and scope.holds(any_) for prefix, any_ in _ANY.items()
-    )
+        return ""
+    outer, nested, inner = tag.rpartition("{{")
+    if nested and (value := scope.value(inner)) is not None:  # {{inputs.parameters.{{workflow.parameters.which}}}}
+        return _unanswered(outer + value, scope)
+    known = name.startswith(_LATER) or any(name.startswith(root) and scope.holds(any_) for root, any_ in _ANY.items())
+    return "" if known else tag

@@ -47,4 +47,4 @@ def check(walk: Walk, template: Template, path: Path, scope: Scope) -> Iterator[
             yield from hooks(step, step_where, place)
             yield from unresolved(step, place, Scope(own_inputs(step), scope), f"{where}.steps")
             scope.names |= outputs
-            yield from (found.through(step_where) for found in walk.call(step, place, given(step)))
+            yield from (found.through(step_where) for found in walk.supplied(step, place, given(step)))

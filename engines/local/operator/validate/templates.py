@@ -60,6 +60,12 @@ class Walk:
             yield from self._body(template, where)
             self._depth -= 1
 
+    def supplied(self, caller: Mapping[str, Any], path: Path, given: set[str]) -> Iterator[Problem]:
+        """Checks that the template that `caller` runs gets the inputs it needs; `given` are the arguments' names."""
+        found = self.find(caller, path)
+        if found is not None:
+            yield from _supplied(found[0], caller, path, given)
+
     def _head(self, template: Template, path: Path) -> Iterator[Problem]:
         """What a template is, before it is known what it is given."""
         where = f"templates.{template.get('name', '')}"
