@@ -387,10 +387,10 @@ def _refuse_finished(workflow: dict[str, Any], verb: str) -> None:
 
 def _live(workflow: dict[str, Any], template: str) -> list[str]:
     """Pod names of a template's nodes that are Pending or Running."""
-    from .operator.nodes import pod_name
+    from .operator.names import pod_name
 
     return [
-        pod_name(workflow["metadata"]["name"], node["name"], template)
+        pod_name(workflow["metadata"]["name"], node)
         for node in workflow["status"].get("nodes", {}).values()
         if node.get("type") == "Pod"
         and node.get("templateName") == template

@@ -21,7 +21,7 @@ from ..nodes import is_training_job
 from ..status import job_status
 from ..tree import node_path
 from .notify import Watcher
-from .operator.nodes import pod_name
+from .operator.names import pod_name
 from .podfiles import open_beneath
 from .state import Job
 
@@ -53,7 +53,7 @@ def _source(job: Job, node: dict[str, Any], training: bool) -> str:
 
 
 def _pod_name(job: Job, node: dict[str, Any]) -> str:
-    return pod_name(job.id, node["name"], node.get("templateName", ""))
+    return pod_name(job.id, node)
 
 
 def pod_logs(job: Job, wanted: Selection) -> list[PodLog]:

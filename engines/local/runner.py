@@ -20,7 +20,7 @@ from ...learner import contract
 from ..base import EngineError
 from . import leases, operator, pods, supervisor
 from .notify import Watcher
-from .operator.nodes import pod_name
+from .operator.names import pod_name
 from .pod import PodObservation
 from .runners import TERMINAL
 from .state import NO_ROOM, Home, Job, locked, read_json, try_lock, write_json
@@ -120,7 +120,7 @@ class Runner:
         for node in status.get("nodes", {}).values():
             if node.get("type") != "Pod" or node.get("phase") in (*TERMINAL, "Omitted", "Skipped"):
                 continue
-            name = pod_name(self._job.id, node["name"], node.get("templateName", ""))
+            name = pod_name(self._job.id, node)
             seen = self._ended.get(name) or supervisor.observe(self._job.pods / name)
             if seen is not None:
                 observed[name] = seen

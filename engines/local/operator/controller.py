@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from ..pod import PodObservation
-from . import pods, progress
+from . import daemons, deadlines, hooks, pods, progress
+from .calls import Call, NoRoomError, TemplateError, TimedOutError, TooDeepError
 from .decision import Decision
 from .fields import unsupported
-from .nodes import ERROR, FAILED, FULFILLED, OMITTED, PENDING, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, timestamp
-from .operation import Call, Operation
+from .names import timestamp
+from .nodes import Node
+from .operation import MAX_DEPTH, Memory, Operation
+from .phases import ERROR, FAILED, FULFILLED, OMITTED, PENDING, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, fulfilled
 from .scope import finished_scope
+from .templates import substitute
 from .validate import invalid
 
 _WORKFLOW_PHASE = {
@@ -19,14 +24,18 @@ _WORKFLOW_PHASE = {
     FAILED: FAILED, ERROR: ERROR,
 }  # fmt: skip
 _ENDED = (SUCCEEDED, FAILED, ERROR)
+FRAMES = 30  # more than it takes to run a template within another
 
 
-def reconcile(workflow: Mapping[str, Any], observed: Mapping[str, PodObservation], now: float) -> Decision:
+def reconcile(
+    workflow: Mapping[str, Any], observed: Mapping[str, PodObservation], now: float, memory: Memory | None = None
+) -> Decision:
     """One pass: what Argo's controller would make of `workflow` at the unix time `now`.
 
     `workflow` is the whole object, its status included ({} at first); it is not changed, but the new status may share
     parts with it. `observed` has every pod known, by name. Repeating a pass does no harm, and what was not
-    carried out of a decision is asked for again by the next.
+    carried out of a decision is asked for again by the next. `memory`, one for each Workflow and handed in each time,
+    makes passes over many nodes fast if `workflow` holds the very status that the pass before returned.
     """
     status = dict(workflow.get("status") or {})
     if not status.get("phase"):
@@ -38,22 +47,25 @@ def reconcile(workflow: Mapping[str, Any], observed: Mapping[str, PodObservation
         "nodes"
     ):  # refused by an earlier pass: it may be no Workflow at all
         return Decision(status)
-    op = Operation(workflow, observed, now)
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES * MAX_DEPTH))
+    op = Operation(workflow, status, observed, now, memory or Memory())
     if status["phase"] in _ENDED:
         return Decision(status, terminate=pods.superfluous(op))
     pods.observe(op)
-    pods.cut_short(op)
+    deadlines.cut_short(op)
     if not op.spec.get("suspend"):
         outcome = _drive(op)
         if outcome is not None:
+            for boundary in list(op.nodes.census.daemons):
+                daemons.kill(op, boundary)
             _end(status, *outcome, now)
         else:
             pods.request_unseen(op)
     if op.deadline is not None and not op.overdue and status["phase"] == RUNNING:
         op.wake_at(op.deadline + 0.001)
-    running = any(node["type"] == "Pod" and node["phase"] == RUNNING for node in op.nodes)
+    running = any(node["type"] == "Pod" and node["phase"] == RUNNING for node in op.nodes.live())
     _set_condition(status, "PodRunning", running)
-    if op.nodes.changed or "progress" not in status:
+    if op.nodes.changed() or "progress" not in status:
         status["progress"] = progress.update(op.nodes)
     status["nodes"] = op.nodes.to_dict()
     terminate = pods.superfluous(op)
@@ -61,27 +73,54 @@ def reconcile(workflow: Mapping[str, Any], observed: Mapping[str, PodObservation
 
 
 def _drive(op: Operation) -> tuple[str, str] | None:
-    """Runs the entrypoint, then the exit handler. The Workflow's phase and message once both have ended."""
-    arguments = (op.spec.get("arguments") or {}).get("parameters") or []
-    root = op.execute(Call(op.name, op.spec["entrypoint"], arguments))
-    if root is None or root["phase"] not in FULFILLED:
+    """Runs the entrypoint with its hooks, then the exit handler. The Workflow's phase and message once all ended."""
+    arguments = op.spec.get("arguments") or {}
+    origin = {"template": substitute(op.spec["entrypoint"], op.globals)}
+    try:
+        root = op.execute(Call(op.name, origin, op.scope, arguments))
+    except NoRoomError:
         return None
+    except (TemplateError, TooDeepError, TimedOutError) as error:
+        return ERROR, f"error in entry template execution: {error}"
     phase = _WORKFLOW_PHASE[root["phase"]]
-    message = root.get("message", "")
-    if phase != SUCCEEDED and op.shutdown:
-        message = f"Stopped with strategy '{op.shutdown}'"
-    name = f"{op.name}.onExit"
-    if not op.spec.get("onExit") or (op.nodes.named(name) is None and not op.may_start(on_exit=True)):
-        return phase, "" if phase == SUCCEEDED else message
-    op.globals |= finished_scope(op.nodes, phase)
-    handler = op.execute(Call(name, op.spec["onExit"], arguments, on_exit=True, flag={"hooked": True}))
-    if handler is None or handler["phase"] not in FULFILLED:
+    if op.spec.get("hooks") or root["phase"] in FULFILLED:
+        op.globals |= finished_scope(op.nodes, phase)
+    try:
+        if not hooks.attend_workflow(op, root):
+            return None
+    except TemplateError as error:
+        root = op.nodes.mark(root, ERROR, str(error))
+    if not fulfilled(root):
         return None
-    if phase != SUCCEEDED:
-        return phase, message
-    if handler["phase"] in UNSUCCESSFUL:
-        return handler["phase"], handler.get("message", "")
-    return SUCCEEDED, ""
+    if root["phase"] not in FULFILLED:  # a daemon and nothing else: it has done what it was there for
+        daemons.kill(op, "")
+        root, phase = op.nodes[root["id"]], SUCCEEDED
+    try:
+        handler = _exit_handler(op)
+    except NoRoomError:
+        return None
+    except (TemplateError, TooDeepError, TimedOutError) as error:
+        return ERROR, f"error in exit template execution : {error}"
+    if handler is not None and not fulfilled(handler):
+        return None
+    if phase == SUCCEEDED:
+        if handler is not None and handler["phase"] in UNSUCCESSFUL:
+            return handler["phase"], handler.get("message", "")
+        return SUCCEEDED, ""
+    if op.shutdown:
+        return phase, f"Stopped with strategy '{op.shutdown}'"
+    return phase, root.get("message", "")
+
+
+def _exit_handler(op: Operation) -> Node | None:
+    """Runs the Workflow's exit handler, if it has one; its `expression` is ignored, as Argo does."""
+    hook = hooks.exit_hook(op, op.spec)
+    name = f"{op.name}.onExit"
+    if hook is None or (op.nodes.named(name) is None and not op.may_start(on_exit=True)):
+        return None
+    hook = substitute(hook, op.globals)
+    call = Call(name, hook, op.scope, hook["arguments"], on_exit=True, flag={"hooked": True})
+    return op.execute(call)
 
 
 def _end(status: dict[str, Any], phase: str, message: str, now: float) -> None:

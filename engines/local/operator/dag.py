@@ -2,63 +2,99 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import loops
+from . import hooks
+from .assessment import assess
+from .calls import Call, NoRoomError, TemplateError, TimedOutError, TooDeepError
 from .depends import Graph, task_results
 from .expressions import ExpressionError, evaluate_when
-from .nodes import COMPLETED, ERROR, FAILED, FULFILLED, OMITTED, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, Node
-from .scope import group_scope, input_scope, node_scope, template_outputs
-from .templates import EVERYTHING, OUTPUTS, UnresolvedError, substitute
+from .loops import Loop, LoopError, loops
+from .nodes import Node
+from .phases import ERROR, FAILED, FULFILLED, OMITTED, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, fulfilled
+from .resolution import scope_of
+from .scope import group_scope, input_scope, mentioned, node_scope, template_outputs
+from .templates import OUTPUTS, UnresolvedError, substitute
 
 if TYPE_CHECKING:
-    from .operation import Call, Operation
+    from .operation import Operation
+
+Task = Mapping[str, Any]
+
+
+class _Plan:
+    """What of a DAG stays the same from pass to pass."""
+
+    def __init__(self, template: Mapping[str, Any]) -> None:
+        self.template = template
+        self.graph = Graph(template["dag"]["tasks"])
+        self.targets = (template["dag"].get("target") or "").split() or self.graph.leaves()
+        self.order = self.graph.order(self.targets)
 
 
 def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) -> Node:
-    """Brings the unfinished DAG `node` as far as it goes now. `template` has its inputs substituted."""
-    dag = _Dag(op, call, node, template)
-    for task in dag.graph.order(dag.targets):
+    """Brings the unfinished DAG `node` as far as it goes now. Raises TemplateError, and what substitution raises."""
+    plan = op.remember(node, "plan", lambda: _Plan(op.process_body(template, node)))
+    dag = _Dag(op, call, node, plan)
+    for task in plan.order:
         dag.advance(task)
     phase = dag.outcome()
     if phase == RUNNING:
         return op.nodes[node["id"]]
     op.nodes.edit(op.nodes[node["id"]])["outboundNodes"] = dag.outbound()
     if phase == SUCCEEDED:
-        try:
-            outputs = template_outputs(template, dag.scope(list(dag.graph.tasks)))
-        except (UnresolvedError, ExpressionError) as error:
-            return op.nodes.mark(node, ERROR, str(error))
+        names = list(plan.graph.tasks)
+        for name in names:
+            op.publish((dag.node_of(name) or {}).get("outputs"))
+        outputs = template_outputs(plan.template, {**op.globals, **dag.inputs(), **dag.scope(names)})
         if outputs:
             op.nodes.edit(op.nodes[node["id"]])["outputs"] = outputs
     return op.nodes.mark(node, phase)
 
 
 class _Dag:
-    def __init__(self, op: Operation, call: Call, node: Node, template: Mapping[str, Any]) -> None:
-        self.op, self.call, self.template = op, call, template
+    def __init__(self, op: Operation, call: Call, node: Node, plan: _Plan) -> None:
+        self.op, self.plan, self.graph, self.template = op, plan, plan.graph, plan.template
         self.name, self.id = node["name"], node["id"]
-        self.graph = Graph(template["dag"]["tasks"])
-        self.targets = (template["dag"].get("target") or "").split() or self.graph.leaves()
+        self.context = Call(self.name, {}, scope_of(call.scope, call.origin), {}, self.id, call.on_exit)
+        self.refused = False  # a task that could start found no room
+        self.exiting = False  # an exit handler of a task still runs
 
     def node_of(self, task: str) -> Node | None:
         return self.op.nodes.named(f"{self.name}.{task}")
 
     def advance(self, name: str) -> None:
-        node = self.node_of(name)
-        if node is not None and node["phase"] in FULFILLED:
-            return
-        task = self.graph.tasks[name]
+        task, node = self.graph.tasks[name], self.node_of(name)
+        if node is None or node["phase"] not in FULFILLED:
+            node = self._go_on(task, node)
+        if node is not None and hooks.has_hooks(task):
+            self._attend(task, task, node)
+
+    def _go_on(self, task: Task, node: Node | None) -> Node | None:
+        name = task["name"]
         if node is None and not self._its_turn(name):
-            return
-        if loops.loops(task):
-            self._advance_loop(task, node)
-        else:
-            arguments = partial(self._resolve, task) if node is None else None
-            self._run(task, task["name"], node, arguments)
+            return self.node_of(name)
+        if loops(task):
+            return self._run_loop(task, node)
+        return self._run(task, name, node, partial(self._resolve, task))
+
+    def _attend(self, task: Task, holder: Task, node: Node) -> bool:
+        """Runs the hooks in `holder` for `node`, which is `task` or one run of it; whether none is left running."""
+
+        def scope() -> dict[str, str]:
+            known = {**self.inputs(), **self.scope(self.graph.ancestors(task["name"]))}
+            return known | {f"tasks.{task['name']}.status": node["phase"]}
+
+        try:
+            done = hooks.attend(self.op, self.context, holder, node, f"tasks.{task['name']}", scope)
+        except TemplateError as error:
+            self.op.nodes.mark(node, ERROR, str(error))
+            return False
+        self.exiting = self.exiting or not done
+        return done
 
     def _its_turn(self, name: str) -> bool:
         """Whether a task without a node may start; one that will never start gets its node here."""
@@ -68,28 +104,27 @@ class _Dag:
         results = {}
         for other in waits_for:
             node = self.node_of(other)
-            if node is None or node["phase"] not in FULFILLED:
+            if node is None or not fulfilled(node) or not hooks.all_ended(self.op, node):
                 return False
-            children = None
-            if node["type"] == "TaskGroup":
-                children = [self.op.nodes[key]["phase"] for key in node.get("children") or []]
-            results[other] = task_results(node["phase"], children)
+            results[other] = task_results(node, self.op.nodes.children(node) if node["type"] == "TaskGroup" else None)
         try:
             if self.graph.may_run(name, results):
                 return True
             self._virtual(self.graph.tasks[name], name, OMITTED, "omitted: depends condition not met")
         except ExpressionError as error:
-            self._virtual(self.graph.tasks[name], name, ERROR, str(error))
+            message = f"unable to evaluate expression '{self.graph.logic[name].replace('-', '_')}': {error}"
+            self._virtual(self.graph.tasks[name], name, ERROR, message)
         return False
 
-    def _resolve(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _resolve(self, task: Task) -> Task:
         """`task` with the outputs of the tasks before it. Raises UnresolvedError, ExpressionError."""
-        ancestors = self.graph.ancestors(task["name"])
-        scope = {**self.op.globals, **self._inputs(), **self.scope(ancestors)}
-        resolved: Mapping[str, Any] = substitute(task, scope, OUTPUTS)
+        ancestors = mentioned(task, self.graph.ancestors(task["name"]))
+        scope = {**self.op.globals, **self.inputs(), **self.scope(ancestors)}
+        later = {key: task[key] for key in ("hooks", "inline") if key in task}
+        resolved: Task = substitute({k: v for k, v in task.items() if k not in later}, scope, OUTPUTS) | later
         return resolved
 
-    def _inputs(self) -> dict[str, str]:
+    def inputs(self) -> dict[str, str]:
         return input_scope((self.template.get("inputs") or {}).get("parameters") or [])
 
     def scope(self, tasks: list[str]) -> dict[str, str]:
@@ -100,73 +135,93 @@ class _Dag:
             if node is None:
                 continue
             if node["type"] == "TaskGroup":
-                children = [self.op.nodes[key] for key in node.get("children") or []]
-                scope |= group_scope(f"tasks.{name}", children)
-            else:
-                scope |= node_scope(self.op.nodes, f"tasks.{name}", node)
+                scope |= group_scope(f"tasks.{name}", self._items(node))
+            scope |= node_scope(self.op.nodes, f"tasks.{name}", node)
         return scope
 
-    def _advance_loop(self, task: Mapping[str, Any], group: Node | None) -> None:
+    def _run_loop(self, task: Task, group: Node | None) -> Node:
+        known = {**self.op.globals, **self.inputs()}
         try:
-            resolved = self._resolve(task)
-            items = loops.items(resolved)
-        except (UnresolvedError, ExpressionError, loops.LoopError) as error:
             if group is None:
-                self._virtual(task, task["name"], ERROR, str(error))
+                loop = Loop(self._resolve(task), known)
             else:
-                self.op.nodes.mark(group, ERROR, str(error))
-            return
-        if not items:
-            self._virtual(task, task["name"], SKIPPED, "Skipped, empty params")
-            return
+                loop = self.op.remember(group, "loop", lambda: Loop(self._resolve(task), known))
+        except (UnresolvedError, ExpressionError, LoopError) as error:
+            if group is None:
+                return self._virtual(task, task["name"], ERROR, str(error))
+            return self.op.nodes.mark(group, ERROR, str(error))
+        if not loop.items:
+            return self._virtual(task, task["name"], SKIPPED, "Skipped, empty params")
         if group is None:
             group = self._virtual(task, task["name"], RUNNING, "", "TaskGroup")
+            self.op.remember(group, "loop", lambda: loop)
+        if phase := self._run_items(task, loop, group, known):
+            self.op.forget(group)
+            return self.op.nodes.mark(group, phase)
+        return self.op.nodes[group["id"]]
+
+    def _run_items(self, task: Task, loop: Loop, group: Node, known: Mapping[str, str]) -> str:
+        """Brings the runs of a loop as far as they go now. The phase of all together, '' while some go on."""
+        made = self._items(group)
+        for node in made:
+            if node["phase"] not in FULFILLED:
+                self._run(loop.task, node["name"].removeprefix(f"{self.name}."), node, dict, group)
+        for index in loop.missing(made):
+            resolve = partial(loop.run, loop.items[index], known)
+            new = self._run(loop.task, loop.name(index), None, resolve, group)
+            if new is None:  # the others will find no room either
+                return ""
+            made.append(new)
+        at_exit = hooks.at_exit(task)
         ended, phase = True, SUCCEEDED
-        for index, item in enumerate(items):
-            name = loops.run_name(task["name"], index, item)
-            node = self.node_of(name)
-            if node is None or node["phase"] not in FULFILLED:
-                expand = partial(self._for_item, resolved, item)
-                node = self._run(resolved, name, node, expand, group)
-            if node is None or node["phase"] not in FULFILLED:
+        for node in made:
+            node = self.op.nodes[node["id"]]
+            if not fulfilled(node) or (hooks.has_hooks(at_exit) and not self._attend(task, at_exit, node)):
                 ended = False
             elif node["phase"] in UNSUCCESSFUL:
                 phase = node["phase"]
-        if ended:
-            self.op.nodes.mark(group, phase)
+        return phase if ended else ""
 
-    def _for_item(self, task: Mapping[str, Any], item: Any) -> Mapping[str, Any]:
-        wanted = {"template": task["template"], "arguments": task.get("arguments"), "when": task.get("when")}
-        scope = {**self.op.globals, **self._inputs(), **loops.item_scope(item)}
-        strict: tuple[str, ...] = EVERYTHING
-        if "{{" not in (task.get("when") or "") and not evaluate_when(task.get("when") or ""):
-            strict = ()  # it won't run: what it would have been given doesn't matter
-        resolved: Mapping[str, Any] = substitute(wanted, scope, strict)
-        return resolved
+    def _items(self, group: Node) -> list[Node]:
+        """The nodes of a loop, not those of its hooks."""
+        return [node for node in self.op.nodes.children(group) if node["name"].startswith(f"{group['name']}(")]
 
     def _run(
-        self, task: Mapping[str, Any], name: str, node: Node | None, resolve: Any, group: Node | None = None
+        self, task: Task, name: str, node: Node | None, resolve: Callable[[], Task], group: Node | None = None
     ) -> Node | None:
-        """Runs `task`, or its run for one item of `group`, under `name`. `resolve` is only called for a new node."""
-        arguments: list[Any] = []
-        if node is None:
+        """Runs `task`, or its run for one item of `group`, under `name`. `resolve` is only called for a new node.
+
+        None: there is no room for it yet.
+        """
+        full, new = f"{self.name}.{name}", node is None
+        origin = task
+        if new:
             try:
-                resolved = resolve()
-                proceed = evaluate_when(resolved.get("when") or "")
+                origin = resolve()
+                proceed = evaluate_when(origin.get("when") or "")
             except (UnresolvedError, ExpressionError) as error:
                 return self._virtual(task, name, ERROR, str(error), group=group)
             if not proceed:
-                message = f"when '{resolved['when']}' evaluated false"
+                message = f"when '{origin['when']}' evaluated false"
                 return self._virtual(task, name, SKIPPED, message, group=group)
-            arguments = (resolved.get("arguments") or {}).get("parameters") or []
-        started = self.op.execute(self.call.child(f"{self.name}.{name}", task["template"], arguments, self.id))
-        if node is None and started is not None:
-            self._connect(task["name"], started["id"], group)
-        return started
+        problem = ""
+        try:
+            self.op.execute(replace(self.context, name=full, origin=origin, arguments=origin.get("arguments") or {}))
+        except (NoRoomError, TooDeepError, TimedOutError):
+            pass
+        except TemplateError as error:
+            problem = f"task '{full}' errored: {error}"
+        node = self.op.nodes.named(full)
+        if node is None:
+            self.refused = True
+            return None
+        if new:
+            self._connect(task["name"], node["id"], group)
+        return self.op.nodes.mark(node, ERROR, problem) if problem else self.op.nodes[node["id"]]
 
     def _virtual(
         self,
-        task: Mapping[str, Any],
+        task: Task,
         name: str,
         phase: str,
         message: str,
@@ -176,7 +231,7 @@ class _Dag:
         """A node that is no run of a template: a group, or a task that doesn't run."""
         node = self.op.nodes.create(
             f"{self.name}.{name}", kind, phase,
-            template=task["template"], boundary=self.id, flag={}, message=message,
+            origin=task, scope=self.context.scope, boundary=self.id, flag={}, message=message,
         )  # fmt: skip
         self._connect(task["name"], node["id"], group)
         return node
@@ -195,51 +250,14 @@ class _Dag:
                     nodes.adopt(nodes[last], key)
 
     def outbound(self) -> list[str]:
-        nodes = (self.node_of(target) for target in self.targets)
+        nodes = (self.node_of(target) for target in self.plan.targets)
         return [last for node in nodes if node is not None for last in self.op.nodes.outbound(node["id"])]
 
     def outcome(self) -> str:
-        """The DAG's phase: Running, or that of its targets once nothing of it runs.
-
-        A target that didn't run takes the phase of the branch that leads to it, a failed one before a succeeded one.
-        """
-        if not self.op.may_start(self.call.on_exit):
+        """The DAG's phase now."""
+        if not self.op.may_start(self.context.on_exit) and not self.exiting:
             return FAILED
-        nodes = self.op.nodes
-        found = {f"{self.name}.{target}": "" for target in self.targets}
-        queue = deque((key, SUCCEEDED) for key in nodes[self.id].get("children") or [])
-        seen = set(queue)
-        while queue:
-            key, branch = queue.popleft()
-            node = nodes[key]
-            if node["phase"] not in FULFILLED:
-                return RUNNING
-            if node["phase"] in COMPLETED:
-                branch = node["phase"]
-            if found.get(node["name"], ERROR) not in UNSUCCESSFUL:
-                found[node["name"]] = branch
-            children = node.get("children") or []
-            if node["type"] == "Retry":  # its attempts are no concern of ours, only what follows them
-                children = [after for attempt in children for after in nodes[attempt].get("children") or []]
-            for child in children:
-                if (child, branch) not in seen:
-                    seen.add((child, branch))
-                    queue.append((child, branch))
-        return self._of_targets([(target, found[f"{self.name}.{target}"]) for target in self.targets])
-
-    def _of_targets(self, phases: list[tuple[str, str]]) -> str:
-        fail_fast = self.template["dag"].get("failFast", True)
-        result = SUCCEEDED
-        for target, phase in phases:
-            if not phase:
-                result = RUNNING
-                if not fail_fast:
-                    break
-            elif phase in UNSUCCESSFUL:
-                goes_on = self.graph.tasks[target].get("continueOn") or {}
-                if goes_on.get("failed" if phase == FAILED else "error"):
-                    continue
-                result = phase
-                if fail_fast:
-                    break
-        return result
+        if self.refused:
+            return RUNNING
+        targets = {f"{self.name}.{target}": self.graph.tasks[target] for target in self.plan.targets}
+        return assess(self.op.nodes, self.op.nodes[self.id], self.template, targets)

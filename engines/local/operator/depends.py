@@ -93,15 +93,16 @@ def items_results(depends: str) -> list[tuple[str, str]]:
     return [(match[1], match[2][1:]) for match in _TASK.finditer(depends) if match[2]]
 
 
-def task_results(phase: str, children: list[str] | None) -> dict[str, bool]:
-    """How a task ended, as `depends` asks for it; `children` are the phases of a loop's runs."""
+def task_results(node: Mapping[str, Any], runs: list[dict[str, Any]] | None) -> dict[str, bool]:
+    """How a task ended, as `depends` asks for it; `runs` are those of a loop, hooks among them as in Argo."""
+    phase = node["phase"]
     return {
         "Succeeded": phase == "Succeeded",
         "Failed": phase == "Failed",
         "Errored": phase == "Error",
         "Skipped": phase == "Skipped",
         "Omitted": phase == "Omitted",
-        "Daemoned": False,  # daemons are refused
-        "AnySucceeded": any(child == "Succeeded" for child in children or []),
-        "AllFailed": bool(children) and all(child == "Failed" for child in children or []),
+        "Daemoned": bool(node.get("daemoned")) and phase != "Pending",
+        "AnySucceeded": any(run["phase"] == "Succeeded" for run in runs or []),
+        "AllFailed": bool(runs) and all(run["phase"] == "Failed" for run in runs or []),
     }

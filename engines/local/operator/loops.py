@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .expressions import ExpressionError, evaluate_when
+from .nodes import Node
+from .templates import EVERYTHING, substitute
 
 _MOST_ITEMS = 100_000
+_OVER = ("withItems", "withParam", "withSequence")
+_LATER = ("hooks", "inline")  # what else they refer to is known when they run
 
 
 class LoopError(ValueError):
@@ -49,6 +53,43 @@ def item_scope(item: Any) -> dict[str, str]:
     if isinstance(item, dict):
         scope.update({f"item.{key}": item_text(value) for key, value in item.items()})
     return scope
+
+
+class Loop:
+    """A task or step that runs once for each of `items`; `task` has its references resolved but for those to items."""
+
+    def __init__(self, task: Mapping[str, Any], scope: Mapping[str, str]) -> None:
+        """Raises LoopError, and UnresolvedError or ExpressionError for a run that can't be had."""
+        self.task, self.items = task, items(task)
+        self._own = {key: value for key, value in task.items() if key not in _OVER and key not in _LATER}
+        self._later = {key: task[key] for key in _LATER if key in task}
+        for item in self.items:
+            self.run(item, scope)
+
+    def run(self, item: Any, scope: Mapping[str, str]) -> Mapping[str, Any]:
+        """The task for one item. Raises UnresolvedError, ExpressionError."""
+        strict: tuple[str, ...] = EVERYTHING
+        if "{{" not in (self.task.get("when") or "") and not evaluate_when(self.task.get("when") or ""):
+            strict = ()  # it won't run: what it would have been given doesn't matter
+        own = item_scope(item)
+        resolved: Mapping[str, Any] = substitute(self._own, {**scope, **own}, strict) | substitute(self._later, own)
+        return resolved
+
+    def name(self, index: int) -> str:
+        return run_name(self.task["name"], index, self.items[index])
+
+    def missing(self, made: Iterable[Node]) -> Iterable[int]:
+        """The indices of the items that have no node yet among `made`."""
+        known = list(made)
+        if not known or loop_index(known[-1]) == len(known) - 1:  # none was left out
+            return range(len(known), len(self.items))
+        taken = {loop_index(node) for node in known}
+        return [index for index in range(len(self.items)) if index not in taken]
+
+
+def loop_index(node: Node) -> int:
+    """Which item of its loop a node runs for."""
+    return int(node["name"].rpartition("(")[2].partition(":")[0])
 
 
 def item_text(item: Any) -> str:

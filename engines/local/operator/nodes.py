@@ -1,80 +1,37 @@
-"""`status.nodes`: names, ids, times and the few ways in which a node changes. Copies a node before its first change."""
+"""`status.nodes`, and the few ways in which a node changes. Copies a node before its first change."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from .census import Census
+from .names import display_name, node_id, timestamp
+from .phases import FULFILLED
+
 Node = dict[str, Any]
-
-PENDING, RUNNING, SUCCEEDED, FAILED, ERROR = "Pending", "Running", "Succeeded", "Failed", "Error"
-SKIPPED, OMITTED = "Skipped", "Omitted"
-UNSUCCESSFUL = frozenset((FAILED, ERROR))
-COMPLETED = frozenset((SUCCEEDED, FAILED, ERROR))  # it ran
-FULFILLED = COMPLETED | {SKIPPED, OMITTED}  # nothing more will come of it
-
-_BOUNDARY = re.compile(r"^(\[\d+\])?\.")
-_MOST_OF_A_POD_NAME = 242  # Kubernetes' 253, less "-" and Argo's 10 characters for the hash
-
-
-def fnv1a(text: str) -> int:
-    """The 32-bit FNV-1a hash, which Argo's ids and pod names are made with."""
-    value = 0x811C9DC5
-    for byte in text.encode():
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return value
-
-
-def node_id(workflow: str, name: str) -> str:
-    return workflow if name == workflow else f"{workflow}-{fnv1a(name)}"
-
-
-def pod_name(workflow: str, name: str, template: str, hashed: str = "") -> str:
-    """The pod of the node `name`: Argo's second version of pod names. `hashed`: its `fnv1a`, where known."""
-    if name == workflow:
-        return workflow
-    prefix = f"{workflow}-{template}" if template else workflow
-    return f"{prefix[:_MOST_OF_A_POD_NAME]}-{hashed or fnv1a(name)}"
-
-
-def timestamp(seconds: float) -> str:
-    """Unix seconds as Kubernetes writes a time: RFC 3339, whole seconds, UTC."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def seconds(time: str | None) -> float:
-    """The reverse of `timestamp`; 0 for no time."""
-    return datetime.fromisoformat(time).timestamp() if time else 0.0
-
-
-def parameter(holder: Mapping[str, Any] | None, name: str) -> Any:
-    """The value of the parameter `name` in `inputs`, `outputs` or `arguments`, or None."""
-    for entry in (holder or {}).get("parameters") or []:
-        if entry["name"] == name:
-            return entry.get("value")
-    return None
-
-
-def text(value: Any) -> str:
-    """A parameter's value, which YAML may have read as a number or a boolean, as the string that Argo makes of it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 class Nodes:
     """The nodes of one Workflow during one pass."""
 
-    def __init__(self, workflow: str, nodes: Mapping[str, Node], now: float) -> None:
+    def __init__(self, workflow: str, nodes: Mapping[str, Node], now: float, before: Nodes | None = None) -> None:
+        """`before` is what `nodes` was made with, if it is still known: it saves looking at every node again."""
         self.workflow, self.now = workflow, timestamp(now)
-        self._nodes = dict(nodes)
-        self._names = {node["name"]: key for key, node in nodes.items()}
-        self._own: set[str] = set()  # ids of the nodes that are this pass's copies
+        self._nodes: dict[str, Node] = dict(nodes)
+        self._names: dict[str, str]
+        self._live: dict[str, None]
+        self.census: Census
+        if before is not None and before._nodes is nodes:
+            self._names, self._live, self.census = before._names, before._live, before.census
+        else:
+            self._names = {node["name"]: key for key, node in nodes.items()}
+            self._live = {key: None for key, node in nodes.items() if node["phase"] not in FULFILLED}
+            self.census = Census(nodes.values())
+        self._old = nodes
+        self._own: dict[str, None] = {}  # ids of the nodes that are this pass's copies
         self._own_lists: set[str] = set()  # likewise, of those whose list of children is
         self._children: dict[str, set[str]] = {}
-        self.changed = False
 
     def __iter__(self) -> Iterator[Node]:
         return iter(list(self._nodes.values()))
@@ -89,15 +46,22 @@ class Nodes:
         key = self._names.get(name)
         return None if key is None else self._nodes[key]
 
+    def live(self) -> list[Node]:
+        """The nodes that have not ended, daemons among them."""
+        return [self._nodes[key] for key in self._live]
+
+    def changed(self) -> list[tuple[Node | None, Node]]:
+        """The nodes that this pass made or changed: (as it was, as it is)."""
+        return [(self._old.get(key), self._nodes[key]) for key in self._own]
+
     def to_dict(self) -> dict[str, Node]:
         return self._nodes
 
     def edit(self, node: Node) -> Node:
-        """The copy of `node` that may be changed."""
+        """The copy of `node` that may be changed, except in what `mark` and `adopt` change."""
         key = node["id"]
-        self.changed = True
         if key not in self._own:
-            self._own.add(key)
+            self._own[key] = None
             self._nodes[key] = {**self._nodes[key]}
         return self._nodes[key]
 
@@ -107,50 +71,59 @@ class Nodes:
         kind: str,
         phase: str,
         *,
-        template: str = "",
+        origin: Mapping[str, Any] | None = None,
+        scope: str = "",
         boundary: str = "",
-        flag: dict[str, bool] | None = None,
-        inputs: dict[str, Any] | None = None,
+        flag: Mapping[str, bool] | None = None,
+        inputs: Mapping[str, Any] | None = None,
         message: str = "",
     ) -> Node:
-        """A node as Argo initialises it; without a `flag` it has none."""
+        """A node as Argo initialises it; without a `flag` it has none. `origin` refers to its template, in `scope`."""
         node: Node = {"id": node_id(self.workflow, name), "name": name, "displayName": name, "type": kind}
         holder = self._nodes.get(boundary)
         if holder is not None:
-            node["displayName"] = _BOUNDARY.sub("", name.removeprefix(holder["name"]))
-        if template:
-            node["templateName"] = template
-        node.update(templateScope=f"local/{self.workflow}", phase=phase)
+            node["displayName"] = display_name(name, holder["name"])
+        for key, field in (("template", "templateName"), ("templateRef", "templateRef")):
+            if origin and origin.get(key):
+                node[field] = origin[key]
+        node.update(templateScope=scope, phase=phase)
         if boundary:
             node["boundaryID"] = boundary
         if message:
             node["message"] = message
         node.update(startedAt=self.now, finishedAt=self.now if phase in FULFILLED else None)
         if flag is not None:
-            node["nodeFlag"] = flag
-        if inputs and inputs.get("parameters"):
-            node["inputs"] = {"parameters": inputs["parameters"]}
-        if kind == "Pod":
-            node["taskResultSynced"] = True
-        self._nodes[node["id"]] = node
-        self._names[name] = node["id"]
-        self._own.add(node["id"])
-        self.changed = True
+            node["nodeFlag"] = dict(flag)
+        if inputs:
+            node["inputs"] = dict(inputs)
+        key = node["id"]
+        self._nodes[key] = node
+        self._names[name] = key
+        self._own[key] = None
+        self._count(node, 1)
         return node
 
-    def mark(self, node: Node, phase: str, message: str | None = None) -> Node:
-        """Sets the phase and, unless None, the message; an end gets its time."""
+    def mark(self, node: Node, phase: str, message: str | None = None, *, daemoned: bool | None = None) -> Node:
+        """Sets the phase and, unless None, the message and whether it is a daemon that is up; an end gets its time."""
         node = self[node["id"]]
-        if node["phase"] == phase and (message is None or node.get("message", "") == message):
+        daemon = bool(node.get("daemoned"))
+        becomes = daemon if daemoned is None else daemoned
+        if (node["phase"], daemon) == (phase, becomes) and message in (None, node.get("message", "")):
             return node
+        self._count(node, -1)
         node = self.edit(node)
         node["phase"] = phase
+        if becomes:
+            node["daemoned"] = True
+        else:
+            node.pop("daemoned", None)
         if message:
             node["message"] = message
         elif message is not None:
             node.pop("message", None)
         if phase in FULFILLED and not node.get("finishedAt"):
             node["finishedAt"] = self.now
+        self._count(node, 1)
         return node
 
     def adopt(self, parent: Node, child: str) -> None:
@@ -168,19 +141,29 @@ class Nodes:
             parent["children"] = list(parent.get("children") or [])
         parent["children"].append(child)
 
+    def children(self, node: Node) -> list[Node]:
+        return [self._nodes[key] for key in self[node["id"]].get("children") or []]
+
     def attempts(self, retry: Node) -> list[Node]:
         """The attempts of a Retry node, first to last."""
-        children = (self._nodes[key] for key in self[retry["id"]].get("children") or [])
-        return [node for node in children if (node.get("nodeFlag") or {}).get("retried")]
+        return [node for node in self.children(retry) if node["name"].startswith(f"{retry['name']}(")]
 
     def outbound(self, key: str) -> list[str]:
         """The last nodes to run beneath `id`, to which what follows is connected."""
         node = self._nodes[key]
         children = node.get("children") or []
-        if node["type"] in ("Pod", "Skipped"):
+        if node["type"] in ("Pod", "Skipped", "Suspend"):
             return [key]
         if node["type"] == "TaskGroup":
             return [last for child in children for last in self.outbound(child)] if children else [key]
         if node["type"] == "Retry" and children:
             return [children[-1]]
         return [last for child in node.get("outboundNodes") or [] for last in self.outbound(child)]
+
+    def _count(self, node: Node, change: int) -> None:
+        self.census.count(node, change)
+        if change > 0:
+            if node["phase"] in FULFILLED:
+                self._live.pop(node["id"], None)
+            else:
+                self._live[node["id"]] = None

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from ..pod import PodObservation
-from . import dag, retry, steps
+from . import daemons, dag, deadlines, parallelism, retry, steps, suspension
+from .calls import Call, TemplateError, TooDeepError
 from .decision import PodRequest, Resource
 from .expressions import ExpressionError
-from .nodes import ERROR, FAILED, FULFILLED, PENDING, RUNNING, Node, Nodes, pod_name, seconds, text, timestamp
+from .names import pod_name, seconds, text
+from .nodes import Node, Nodes
+from .outputs import publish
 from .patches import PatchError
-from .pods import build, request_template
+from .phases import ERROR, FAILED, FULFILLED, PENDING, RUNNING
+from .pods import build, request_template, result_is_wanted
+from .resolution import Template, Templates, is_pod
 from .scope import input_scope, workflow_scope
 from .templates import UnresolvedError, substitute
 
@@ -21,51 +25,51 @@ TOO_DEEP = (
     "Maximum recursion depth exceeded. "
     "See https://argo-workflows.readthedocs.io/en/latest/scaling/#maximum-recursion-depth"
 )
+_CHANGING = ("workflow.status", "workflow.duration", "workflow.failures", "workflow.outputs.")
 
-Template = Mapping[str, Any]
-
-
-class TemplateError(ValueError):
-    """A template that can't be run with what it is given."""
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Call:
-    """A template to be run as the node `name`, for the DAG or steps node `boundary`."""
+class Memory:
+    """What one pass worked out and the next would work out again. Without it a pass does the same, only slower."""
 
-    name: str
-    template: str
-    arguments: list[dict[str, Any]] = field(default_factory=list)
-    boundary: str = ""
-    on_exit: bool = False
-    flag: dict[str, bool] | None = None
-
-    def child(self, name: str, template: str, arguments: list[dict[str, Any]], boundary: str) -> Call:
-        return Call(name, template, arguments, boundary, self.on_exit)
+    def __init__(self) -> None:
+        self.nodes: Nodes | None = None
+        self.prepared: dict[str, dict[str, Any]] = {}  # by the id of the node that it is for
 
 
 class Operation:
     """The state of a pass. `nodes` collects what changes, `pods` and `resources` what is to be started."""
 
-    def __init__(self, workflow: Mapping[str, Any], observed: Mapping[str, PodObservation], now: float) -> None:
-        self.spec: Mapping[str, Any] = workflow["spec"]
+    def __init__(
+        self,
+        workflow: Mapping[str, Any],
+        status: dict[str, Any],
+        observed: Mapping[str, PodObservation],
+        now: float,
+        memory: Memory,
+    ) -> None:
         self.name: str = workflow["metadata"]["name"]
-        self.now, self.observed = now, observed
-        status = workflow.get("status") or {}
-        self.nodes = Nodes(self.name, status.get("nodes") or {}, now)
-        self.templates: dict[str, Template] = {template["name"]: template for template in self.spec["templates"]}
-        self.globals = workflow_scope(workflow, now)
+        self.status, self.now, self.observed = status, now, observed
+        stored = status.get("storedWorkflowTemplateSpec")
+        self.spec: Mapping[str, Any] = workflow["spec"]
+        if stored is not None:  # what a Workflow is told while it runs is told to the object itself
+            told = {key: workflow["spec"].get(key) for key in ("suspend", "shutdown")}
+            self.spec = {**stored, **told}
+        self.scope = "local/" if stored is not None else f"local/{self.name}"
+        self.memory = memory
+        self.nodes = memory.nodes = Nodes(self.name, status.get("nodes") or {}, now, memory.nodes)
+        self.templates = Templates(self.spec, status.get("storedTemplates") or {})
+        self.globals = workflow_scope({**workflow, "spec": self.spec, "status": status}, now)
         self.shutdown: str = self.spec.get("shutdown") or ""
         limit = self.spec.get("activeDeadlineSeconds")
         started = seconds(status.get("startedAt")) or now
         self.deadline = None if limit is None else started + float(limit)
         self.overdue = self.deadline is not None and now > self.deadline
-        self.deadline_text = "" if self.deadline is None else timestamp(self.deadline)
         self.pods: dict[str, PodRequest] = {}
         self.resources: dict[str, Resource] = {}
         self.wake: float | None = None
         self._depth = 0
-        self._active: int | None = None  # pods that are wanted; counted when first asked for, after their news is in
 
     def wake_at(self, time: float) -> None:
         self.wake = time if self.wake is None else min(self.wake, time)
@@ -74,35 +78,29 @@ class Operation:
         """Whether a shutdown leaves pods of this kind alone."""
         return not self.shutdown or (self.shutdown == "Stop" and on_exit)
 
-    def is_exit(self, node: Node) -> bool:
-        """Whether `node` belongs to the exit handler."""
-        root, name = f"{self.name}.onExit", str(node["name"])
-        return name == root or name.startswith((root + "[", root + ".", root + "("))
-
-    def execute(self, call: Call) -> Node | None:
-        """Brings the node of `call` as far as it goes now. None: there is no room for its pod yet."""
+    def execute(self, call: Call) -> Node:
+        """Brings the node of `call` as far as it goes now. Raises NoRoomError, TemplateError and its like."""
         node = self.nodes.named(call.name)
         if node is not None and node["phase"] in FULFILLED:
             return node
         self._depth += 1
         try:
             if self._depth >= MAX_DEPTH:
-                raise TemplateError(TOO_DEEP)
-            return self._execute(call, node)
-        except (TemplateError, UnresolvedError, ExpressionError) as error:
-            return self._fail(call, self.nodes.named(call.name), str(error))
+                raise TooDeepError(TOO_DEEP)
+            template = self.templates.find(call.scope, call.origin)
+            inputs = self._bind(template, call) if node is None else node.get("inputs") or {}
+            deadlines.check_pending(self, template, node)
+            parallelism.check(self, template, node, call.boundary)
+            if template.get("retryStrategy") or self.spec.get("retryStrategy"):
+                return retry.advance(self, call, node, template, inputs)
+            return self.run(call, call.name, node, template, inputs, call.flag)
+        except (TemplateError, UnresolvedError, ExpressionError, TooDeepError) as error:
+            self._fail(call, self.nodes.named(call.name), str(error))
+            if isinstance(error, (TemplateError, TooDeepError)):
+                raise
+            raise TemplateError(str(error)) from None
         finally:
             self._depth -= 1
-
-    def _execute(self, call: Call, node: Node | None) -> Node | None:
-        template = self.templates.get(call.template)
-        if template is None:
-            raise TemplateError(f"template name '{call.template}' undefined")
-        retried = template.get("retryStrategy") or self.spec.get("retryStrategy")
-        inputs = self._bind(template, call) if node is None else (node.get("inputs") or {}).get("parameters") or []
-        if retried is not None:
-            return retry.advance(self, call, node, template, inputs)
-        return self.run(call, call.name, node, template, inputs, call.flag)
 
     def run(
         self,
@@ -110,34 +108,52 @@ class Operation:
         name: str,
         node: Node | None,
         template: Template,
-        inputs: list[Any],
-        flag: dict[str, bool] | None,
-    ) -> Node | None:
-        """Runs `template` itself, past its retries, as the node `name`: the whole task, or one attempt of it."""
-        if "container" in template or "resource" in template:
-            return node if node is not None else self._create_pod(call, name, inputs, flag)
-        kind = "DAG" if "dag" in template else "Steps"
+        inputs: Mapping[str, Any],
+        flag: Mapping[str, bool] | None,
+    ) -> Node:
+        """Runs `template` itself, past its retries, as the node `name`: the whole task, or one attempt of it.
+
+        Raises TemplateError; the node is an Error then.
+        """
+        if is_pod(template):
+            if node is None:
+                node = self._create(call, name, "Pod", PENDING, inputs, flag)
+                if not template.get("daemon"):
+                    node["taskResultSynced"] = True
+                self._start(call, node)
+            return self.nodes[node["id"]]
+        if "suspend" in template:
+            if node is None:
+                node = self._create(call, name, "Suspend", PENDING, inputs, flag)
+            return self._guarded(node, lambda made: suspension.advance(self, made, self.process(template, made)))
+        kind, advance = ("DAG", dag.execute) if "dag" in template else ("Steps", steps.execute)
         if node is None:
-            node = self.nodes.create(
-                name, kind, RUNNING,
-                template=call.template, boundary=call.boundary, flag=flag, inputs={"parameters": inputs},
-            )  # fmt: skip
-        processed = self.process(template, node)
-        execute = dag.execute if kind == "DAG" else steps.execute
-        return execute(self, call, node, processed)
+            node = self._create(call, name, kind, RUNNING, inputs, flag)
+        node = self._guarded(node, lambda made: advance(self, call, made, template))
+        if node["phase"] in FULFILLED:
+            daemons.kill(self, node["id"])
+            self.forget(node)
+        return node
+
+    def remember(self, node: Node, what: str, make: Callable[[], T]) -> T:
+        """What `make` makes for `node`, made once; kept until `forget`."""
+        kept = self.memory.prepared.setdefault(node["id"], {})
+        if what not in kept:
+            kept[what] = make()
+        found: T = kept[what]
+        return found
+
+    def forget(self, node: Node) -> None:
+        self.memory.prepared.pop(node["id"], None)
 
     def process(self, template: Template, node: Node) -> Template:
         """`template` with everything substituted that is known once its node exists."""
-        inputs = (node.get("inputs") or {}).get("parameters") or []
-        scope = {**self.globals, **self._locals(node, template)}
-        merged = {**template, "inputs": {"parameters": inputs}} if inputs else template
-        first = substitute(merged, scope)
-        scope |= input_scope(inputs)
-        for output in (template.get("outputs") or {}).get("parameters") or []:
-            if (output.get("valueFrom") or {}).get("path"):
-                scope[f"outputs.parameters.{output['name']}.path"] = output["valueFrom"]["path"]
-        processed: Template = substitute(first, scope)
-        return processed
+        return self._process(template, node, self.globals)
+
+    def process_body(self, template: Template, node: Node) -> Template:
+        """As `process`, for the tasks of a DAG or steps: what may still change stays until each of them starts."""
+        lasting = {name: value for name, value in self.globals.items() if not name.startswith(_CHANGING)}
+        return self._process(template, node, lasting)
 
     def strategy(self, template: Template, node: Node) -> Mapping[str, Any]:
         """The retry strategy of a Retry node, substituted."""
@@ -147,70 +163,86 @@ class Operation:
         return processed
 
     def request(self, node: Node) -> None:
-        """Asks for the pod of `node`, unless it has none to ask for: then the node is an Error."""
+        """Asks for the pod of `node`. Raises TemplateError if that can't be; the node is an Error then."""
         try:
-            template = request_template(self.spec, self.name, self.templates[node["templateName"]])
-            wanted = build(node, self.pod_name(node), self.process(template, node))
-        except (PatchError, UnresolvedError, ExpressionError) as error:
+            raw = self.templates.of(self.nodes, node)
+            template = request_template(self.spec, self.name, raw)
+            wanted = build(node, self.pod_name(node), self.process(template, node), result_is_wanted(self, node))
+        except (TemplateError, PatchError, UnresolvedError, ExpressionError) as error:
             self.nodes.mark(node, ERROR, str(error))
-            return
+            raise TemplateError(str(error)) from None
         if isinstance(wanted, Resource):
             self.resources[node["id"]] = wanted
         else:
             self.pods[node["id"]] = wanted
 
     def pod_name(self, node: Node) -> str:
-        if node["name"] == self.name:
-            return self.name
-        # ids and pod names end in the same hash of the node's name
-        return pod_name(self.name, node["name"], node.get("templateName", ""), node["id"].rpartition("-")[2])
+        return pod_name(self.name, node)
 
-    def _create_pod(self, call: Call, name: str, inputs: list[Any], flag: dict[str, bool] | None) -> Node | None:
-        if not self._room():
-            return None
-        node = self.nodes.create(
-            name, "Pod", PENDING,
-            template=call.template, boundary=call.boundary, flag=flag, inputs={"parameters": inputs},
-        )  # fmt: skip
+    def publish(self, outputs: Mapping[str, Any] | None) -> None:
+        """Makes outputs that have a `globalName` outputs of the Workflow."""
+        self.globals |= publish(self.status, outputs)
+
+    def _create(
+        self,
+        call: Call,
+        name: str,
+        kind: str,
+        phase: str,
+        inputs: Mapping[str, Any],
+        flag: Mapping[str, bool] | None,
+    ) -> Node:
+        return self.nodes.create(
+            name, kind, phase, origin=call.origin, scope=call.scope, boundary=call.boundary, flag=flag, inputs=inputs
+        )
+
+    def _start(self, call: Call, node: Node) -> None:
         if not self.may_start(call.on_exit):
-            return self.nodes.mark(node, FAILED, f"workflow shutdown with strategy: {self.shutdown}")
-        if self.overdue and not call.on_exit:
-            return self.nodes.mark(node, FAILED, "Step exceeded its deadline")
-        self.request(node)
-        return self.nodes[node["id"]]
+            self.nodes.mark(node, FAILED, f"workflow shutdown with strategy: {self.shutdown}")
+        elif self.overdue and not call.on_exit:
+            self.nodes.mark(node, FAILED, deadlines.EXCEEDED)
+        else:
+            self.request(node)
 
-    def _room(self) -> bool:
-        """Whether `spec.parallelism` allows one more pod, which is then counted."""
-        limit = self.spec.get("parallelism")
-        if limit is None:
-            return True
-        if self._active is None:
-            self._active = sum(n["type"] == "Pod" and n["phase"] in (PENDING, RUNNING) for n in self.nodes)
-        if self._active >= int(limit):
-            return False
-        self._active += 1
-        return True
+    def _guarded(self, node: Node, advance: Callable[[Node], Node]) -> Node:
+        try:
+            return advance(node)
+        except (TemplateError, UnresolvedError, ExpressionError) as error:
+            self.nodes.mark(node, ERROR, str(error))
+            raise TemplateError(str(error)) from None
 
-    def _bind(self, template: Template, call: Call) -> list[Any]:
-        """The input parameters of a new node. Raises TemplateError for one without a value."""
-        given = {argument["name"]: argument["value"] for argument in call.arguments if "value" in argument}
+    def _process(self, template: Template, node: Node, known: Mapping[str, str]) -> Template:
+        inputs = node.get("inputs") or {}
+        scope = {**known, **self._locals(node, template)}
+        merged = {**template, "inputs": inputs} if inputs else template
+        first = substitute(merged, scope)
+        scope |= input_scope(inputs.get("parameters") or [])
+        for output in (template.get("outputs") or {}).get("parameters") or []:
+            if (output.get("valueFrom") or {}).get("path"):
+                scope[f"outputs.parameters.{output['name']}.path"] = output["valueFrom"]["path"]
+        processed: Template = substitute(first, scope)
+        return processed
+
+    def _bind(self, template: Template, call: Call) -> dict[str, Any]:
+        """The `inputs` of a new node. Raises TemplateError for a parameter without a value."""
+        given = {p["name"]: p["value"] for p in call.arguments.get("parameters") or [] if "value" in p}
         inputs = []
         for declared in (template.get("inputs") or {}).get("parameters") or []:
             own = declared.get("value", declared.get("default"))
             value = given.get(declared["name"], own)
             if value is None:
-                raise TemplateError(f"inputs.parameters.{declared['name']} was not supplied")
+                raise TemplateError(f"inputs.parameters.{declared['name']} had no value")
             inputs.append({**declared, "value": text(value)})
         bound: list[Any] = substitute(inputs, {**self.globals, "node.name": call.name})
-        return bound
+        return {"parameters": bound} if bound else {}
 
     def _locals(self, node: Node, template: Template) -> dict[str, str]:
         """`node.name`, `pod.name`, `tasks.name` or `steps.name`, and for attempts `retries` and `lastRetry.*`."""
         name, display = node["name"], node["displayName"]
         scope = {}
-        if "container" in template or "resource" in template:
+        if is_pod(template):
             scope["pod.name"] = self.pod_name(node)
-        if (node.get("nodeFlag") or {}).get("retried"):
+        if (node.get("nodeFlag") or {}).get("retried") and node["type"] != "Retry":
             name, _, number = name.removesuffix(")").rpartition("(")
             display = display.rpartition("(")[0]
             previous = self.nodes.named(f"{name}({int(number) - 1})")
@@ -225,5 +257,5 @@ class Operation:
             return self.nodes.mark(node, ERROR, message)
         return self.nodes.create(
             call.name, "Skipped", ERROR,
-            template=call.template, boundary=call.boundary, flag=call.flag, message=message,
+            origin=call.origin, scope=call.scope, boundary=call.boundary, flag=call.flag, message=message,
         )  # fmt: skip

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..pod import PodObservation
+from .calls import TemplateError
 from .decision import PodRequest, Resource
-from .nodes import ERROR, FAILED, FULFILLED, PENDING, RUNNING, SUCCEEDED, Node, seconds, text, timestamp
+from .names import seconds, task_name, text, timestamp
+from .nodes import Node
 from .patches import parse_patch
+from .phases import ERROR, FAILED, FULFILLED, PENDING, RUNNING, SUCCEEDED
 from .progress import valid
 
 if TYPE_CHECKING:
@@ -37,7 +42,7 @@ def request_template(spec: Mapping[str, Any], workflow: str, template: Mapping[s
     return merged
 
 
-def build(node: Node, pod: str, template: Mapping[str, Any]) -> PodRequest | Resource:
+def build(node: Node, pod: str, template: Mapping[str, Any], wants_result: bool) -> PodRequest | Resource:
     """The request for the pod of `node`. Raises patches.PatchError."""
     if "resource" in template:
         return Resource(node["id"], pod, template["resource"]["manifest"], template["resource"]["action"])
@@ -50,47 +55,50 @@ def build(node: Node, pod: str, template: Mapping[str, Any]) -> PodRequest | Res
         request["podSpecPatch"] = merged
     if template.get("initContainers"):
         request["initContainers"] = [_mirrored(c, template["container"]) for c in template["initContainers"]]
-    return PodRequest(node["id"], pod, request)
+    return PodRequest(node["id"], pod, request, wants_result)
+
+
+def result_is_wanted(op: Operation, node: Node) -> bool:
+    """Whether the DAG or steps around `node` refer to its `outputs.result`, in one of the ways that Argo looks for."""
+    holder = op.nodes.get(node.get("boundaryID", ""))
+    if holder is None:
+        return False
+    wanted = op.remember(holder, "results", lambda: _results(op.templates.of(op.nodes, holder)))
+    return task_name(node["name"]) in wanted
 
 
 def observe(op: Operation) -> None:
     """Brings the observed pods' news into their nodes. An ended node stays as it is."""
-    for node in op.nodes:
-        if node["type"] == "Pod" and node["phase"] not in FULFILLED:
+    for node in op.nodes.live():
+        if node["type"] == "Pod":
             pod = op.observed.get(op.pod_name(node))
             if pod is not None:
                 _update(op, node, pod)
 
 
-def cut_short(op: Operation) -> None:
-    """Fails what a shutdown or the deadline leaves no time for."""
-    if not op.shutdown and not op.overdue:
-        return
-    for node in op.nodes:
-        if node["type"] != "Pod" or node["phase"] in FULFILLED:
-            continue
-        on_exit = op.is_exit(node)
-        if not op.may_start(on_exit):
-            op.nodes.mark(node, FAILED, f"workflow shutdown with strategy:  {op.shutdown}")
-        elif op.overdue and not on_exit:
-            op.nodes.mark(node, FAILED, "Step exceeded its deadline")
-
-
 def superfluous(op: Operation) -> list[str]:
     """The pods that live although their node has ended, or that belong to none."""
-    wanted = {op.pod_name(node) for node in op.nodes if node["type"] == "Pod" and node["phase"] not in FULFILLED}
+    wanted = {op.pod_name(node) for node in op.nodes.live() if node["type"] == "Pod"}
     return sorted(name for name, pod in op.observed.items() if not pod.ended and name not in wanted)
 
 
 def request_unseen(op: Operation) -> None:
     """Asks again for pods that were asked for but never seen: whoever was to start them may have died before."""
-    for node in op.nodes:
-        if node["type"] != "Pod" or node["phase"] not in (PENDING, RUNNING):
+    for node in op.nodes.live():
+        if node["type"] != "Pod" or node["id"] in op.pods or node["id"] in op.resources:
             continue
-        if node["id"] not in op.pods and node["id"] not in op.resources and op.pod_name(node) not in op.observed:
-            op.request(node)
-            if op.nodes[node["id"]]["phase"] in FULFILLED:
+        if op.pod_name(node) not in op.observed:
+            try:
+                op.request(node)
+            except TemplateError:
                 op.wake_at(op.now)
+
+
+def _results(template: Mapping[str, Any]) -> set[str]:
+    """The tasks or steps whose `outputs.result` a DAG or steps template refers to."""
+    kind = "tasks" if "dag" in template else "steps"
+    found = re.findall(rf"{kind}(?:\.([\w-]+)|\[['\"]([\w-]+)['\"]\])\.outputs.result", json.dumps(template))
+    return {plain or quoted for plain, quoted in found}
 
 
 def _mirrored(container: Mapping[str, Any], main: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -103,13 +111,17 @@ def _mirrored(container: Mapping[str, Any], main: Mapping[str, Any]) -> Mapping[
 
 
 def _update(op: Operation, node: Node, pod: PodObservation) -> None:
+    template = op.templates.of(op.nodes, node)
+    daemon = bool(template.get("daemon"))
     phase, message = pod.phase, pod.message
-    outputs = _outputs(op, node, pod) if pod.ended else None
+    outputs = _outputs(template, pod) if pod.ended else None
     if phase == SUCCEEDED:
         missing = [p["name"] for p in (outputs or {}).get("parameters") or [] if "value" not in p]
         message = ""
         if missing:
             phase, message = ERROR, f"wait: output parameter '{missing[0]}' was not written"
+        elif daemon:  # it was to run until it is ended
+            phase = FAILED
     elif phase == FAILED:
         message = message or (f"main: Error (exit code {pod.exit_code})" if _told(pod) else "")
     elif phase == ERROR:
@@ -123,11 +135,15 @@ def _update(op: Operation, node: Node, pod: PodObservation) -> None:
         op.nodes.edit(node)["progress"] = progress
     if outputs:
         op.nodes.edit(node)["outputs"] = outputs
+        op.publish(outputs)
     if phase in FULFILLED:
         # the clock may have been set back since the start
         ended = max(pod.finished_at if pod.finished_at is not None else op.now, seconds(node["startedAt"]))
         op.nodes.edit(node)["finishedAt"] = timestamp(ended)
-    op.nodes.mark(node, phase, message)
+    up = daemon and phase == RUNNING
+    if up and pod.ip and node.get("podIP") != pod.ip:
+        op.nodes.edit(node)["podIP"] = pod.ip
+    op.nodes.mark(node, phase, message, daemoned=up)
 
 
 def _told(pod: PodObservation) -> bool:
@@ -135,11 +151,13 @@ def _told(pod: PodObservation) -> bool:
     return pod.exit_code is not None and pod.exit_code >= 0 and pod.phase != ERROR
 
 
-def _outputs(op: Operation, node: Node, pod: PodObservation) -> dict[str, Any]:
+def _outputs(template: Mapping[str, Any], pod: PodObservation) -> dict[str, Any]:
     outputs: dict[str, Any] = {}
     if _told(pod):
         outputs["exitCode"] = str(pod.exit_code)
-    declared = (op.templates[node["templateName"]].get("outputs") or {}).get("parameters") or []
+    if pod.result is not None:
+        outputs["result"] = pod.result
+    declared = (template.get("outputs") or {}).get("parameters") or []
     parameters = []
     for output in declared:
         value = pod.outputs.get(output["name"])

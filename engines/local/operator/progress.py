@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .nodes import SUCCEEDED, Nodes
+from .nodes import Nodes
+from .phases import SUCCEEDED
 
 _ZERO = (0, 0)
 

@@ -2,46 +2,70 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from . import daemons
+from .calls import Call, TemplateError
+from .durations import duration, humanize
 from .expressions import evaluate_condition
-from .nodes import ERROR, FAILED, FULFILLED, RUNNING, SUCCEEDED, UNSUCCESSFUL, Node, seconds
+from .names import seconds
+from .nodes import Node
+from .phases import ERROR, FAILED, FULFILLED, RUNNING, SUCCEEDED, UNSUCCESSFUL
 from .templates import expand
 
 if TYPE_CHECKING:
-    from .operation import Call, Operation
+    from .operation import Operation
 
-POLICIES = {"Always": (FAILED, ERROR), "OnFailure": (FAILED,), "OnError": (ERROR,)}
+POLICIES = {
+    "Always": (FAILED, ERROR),
+    "OnFailure": (FAILED,),
+    "OnError": (ERROR,),
+    "OnTransientError": (FAILED, ERROR),  # if `transient`
+}
 
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TRANSIENT = (
+    "etcdserver: leader changed", "etcdserver: request timed out", "etcdserver: too many requests",
+    "Connection closed by foreign host", "net/http: TLS handshake timeout", "i/o timeout", "connection timed out",
+    "connection reset by peer", "http2: client connection lost",
+    "http2: server sent GOAWAY and closed the connection", "connect: connection refused", "invalid connection",
+)  # fmt: skip
 _AGAIN_SOON = 1.0  # seconds; an attempt that ended before it began is not followed by the next in the same pass
 
 
-def advance(op: Operation, call: Call, node: Node | None, template: Mapping[str, Any], inputs: list[Any]) -> Node:
-    """Brings the Retry node of `call` as far as it goes now."""
+def advance(
+    op: Operation, call: Call, node: Node | None, template: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> Node:
+    """Brings the Retry node of `call` as far as it goes now. Raises TemplateError, NoRoomError."""
+    flag = {**(call.flag or {}), "retried": True}
     if node is None:
         node = op.nodes.create(
-            call.name, "Retry", RUNNING,
-            template=call.template, boundary=call.boundary, flag=call.flag, inputs={"parameters": inputs},
+            call.name, "Retry", RUNNING, origin=call.origin, scope=call.scope, boundary=call.boundary,
+            flag=flag if call.flag else None, inputs=inputs,
         )  # fmt: skip
     attempts = op.nodes.attempts(node)
-    if attempts and attempts[-1]["phase"] in FULFILLED and not _again(op, node, template, attempts):
-        return op.nodes[node["id"]]
-    number = len(attempts)
-    running = attempts[-1] if attempts and attempts[-1]["phase"] not in FULFILLED else None
-    if running is not None:
-        number -= 1
-    flag = {**(call.flag or {}), "retried": True}
-    attempt = op.run(call, f"{call.name}({number})", running, template, inputs, flag)
-    if attempt is None:  # no room for another pod now
-        return node
-    op.nodes.adopt(node, attempt["id"])
-    if attempt["phase"] in FULFILLED and _again(op, node, template, op.nodes.attempts(node)):
-        if running is not None:
-            return advance(op, call, op.nodes[node["id"]], template, inputs)
+    last = attempts[-1] if attempts else None
+    if last is not None and last.get("daemoned"):
+        return op.nodes.mark(node, RUNNING, daemoned=True)
+    if last is not None and last["phase"] in FULFILLED:
+        if not _again(op, node, template, attempts):
+            return op.nodes[node["id"]]
+        last = None
+    number = len(attempts) - (last is not None)
+    name = f"{call.name}({number})"
+    try:
+        op.run(call, name, last, template, inputs, flag)
+    except TemplateError:
+        if policy(op.strategy(template, node)) == "OnFailure":
+            raise
+    finally:
+        attempt = op.nodes.named(name)
+        if attempt is not None:
+            op.nodes.adopt(node, attempt["id"])
+    if attempt is not None and attempt["phase"] in FULFILLED and _again(op, node, template, op.nodes.attempts(node)):
+        if last is not None:
+            return op.execute(call)
         op.wake_at(op.now + _AGAIN_SOON)
     return op.nodes[node["id"]]
 
@@ -55,19 +79,14 @@ def attempt_scope(previous: Node | None, number: int) -> dict[str, str]:
     return {"retries": str(number)} | {f"lastRetry.{key}": value for key, value in last.items()}
 
 
-def duration(written: str) -> float:
-    """Seconds of a Go duration (`1m30s`); a plain number is seconds. Raises ValueError."""
-    if re.fullmatch(r"\d+", written):
-        return float(written)
-    parts = _DURATION.findall(written)
-    if not parts or "".join(number + unit for number, unit in parts) != written:
-        raise ValueError(f"unable to parse {written} as a duration")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
 def policy(strategy: Mapping[str, Any]) -> str:
     """An expression alone decides alone; with neither, only failures are tried again."""
     return str(strategy.get("retryPolicy") or ("Always" if strategy.get("expression") else "OnFailure"))
+
+
+def transient(message: str) -> bool:
+    """Whether a failure of which `message` tells may be gone the next time: networks, and clusters under load."""
+    return any(part in message for part in _TRANSIENT)
 
 
 def _again(op: Operation, node: Node, template: Mapping[str, Any], attempts: list[Node]) -> bool:
@@ -80,9 +99,11 @@ def _again(op: Operation, node: Node, template: Mapping[str, Any], attempts: lis
     except ValueError as error:
         verdict = (ERROR, str(error))
     if verdict is not None:
-        node = op.nodes.mark(node, *verdict)
         if last.get("outputs"):
             op.nodes.edit(node)["outputs"] = last["outputs"]
+        op.nodes.mark(node, *verdict, daemoned=False)
+        return False
+    if node.get("daemoned") and not daemons.needed(op, node):
         return False
     if due > op.now:
         op.nodes.mark(node, node["phase"], f"Backoff for {humanize(_wait(strategy, len(attempts)))}")
@@ -105,7 +126,8 @@ def _verdict(op: Operation, strategy: Mapping[str, Any], attempts: list[Node]) -
     if op.shutdown:
         return phase, f"Stopped with strategy '{op.shutdown}'"
     if op.overdue:
-        return phase, f"retry exceeded workflow deadline {op.deadline_text}"
+        ended = datetime.fromtimestamp(int(op.deadline or 0), UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
+        return phase, f"retry exceeded workflow deadline {ended}"
     backoff = strategy.get("backoff") or {}
     if backoff.get("maxDuration"):
         end = seconds(attempts[0]["startedAt"]) + duration(str(backoff["maxDuration"]))
@@ -113,7 +135,8 @@ def _verdict(op: Operation, strategy: Mapping[str, Any], attempts: list[Node]) -
             return phase, "Max duration limit exceeded"
         if seconds(last["finishedAt"]) + _wait(strategy, len(attempts)) > end:
             return phase, "Backoff would exceed max duration limit"
-    if phase not in POLICIES[policy(strategy)]:
+    wanted = policy(strategy)
+    if phase not in POLICIES[wanted] or (wanted == "OnTransientError" and not transient(message)):
         return phase, message
     limit = strategy.get("limit")
     if limit is not None and len(attempts) > int(str(limit)):
@@ -153,20 +176,3 @@ def _due(op: Operation, strategy: Mapping[str, Any], attempts: list[Node]) -> fl
     due = seconds(attempts[-1]["finishedAt"]) + wait
     # an end in the future means that the clock was set back: nobody waits for it to catch up
     return due if due - op.now <= wait + 1.0 else op.now
-
-
-def humanize(span: float) -> str:
-    """Seconds as Argo's messages say them: `5 seconds`, `1 minute 30 seconds`."""
-    whole = int(span)
-    for size, unit, smaller, name in (
-        (86400, "day", 3600, "hours"),
-        (3600, "hour", 60, "minutes"),
-        (60, "minute", 1, "seconds"),
-    ):
-        if whole >= size:
-            return f"{_count(whole // size, unit)} {whole % size // smaller} {name}"
-    return _count(whole, "second")
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .expressions import ExpressionError, evaluate, show
-from .nodes import SUCCEEDED, UNSUCCESSFUL, Node, Nodes, pod_name, seconds, text
+from .loops import loop_index
+from .names import pod_name, seconds, template_name, text
+from .nodes import Node, Nodes
+from .phases import SUCCEEDED, UNSUCCESSFUL
 from .templates import EVERYTHING, UnresolvedError, expand, substitute
+
+_WORD = re.compile(r"[\w-]+")
 
 
 def workflow_scope(workflow: Mapping[str, Any], now: float) -> dict[str, str]:
@@ -37,6 +43,8 @@ def workflow_scope(workflow: Mapping[str, Any], now: float) -> dict[str, str]:
     parameters = (spec.get("arguments") or {}).get("parameters") or []
     scope["workflow.parameters"] = scope["workflow.parameters.json"] = _json(parameters)
     scope.update({f"workflow.parameters.{p['name']}": text(p["value"]) for p in parameters if "value" in p})
+    outputs = (status.get("outputs") or {}).get("parameters") or []
+    scope.update({f"workflow.outputs.parameters.{p['name']}": text(p["value"]) for p in outputs if "value" in p})
     return scope
 
 
@@ -46,9 +54,9 @@ def finished_scope(nodes: Nodes, phase: str) -> dict[str, str]:
         {
             "displayName": node["displayName"],
             "message": node.get("message", ""),
-            "templateName": node.get("templateName", ""),
+            "templateName": template_name(node),
             "phase": node["phase"],
-            "podName": pod_name(nodes.workflow, node["name"], node.get("templateName", "")),
+            "podName": pod_name(nodes.workflow, node),
             "finishedAt": node.get("finishedAt"),
         }
         for node in nodes
@@ -71,7 +79,11 @@ def node_scope(nodes: Nodes, prefix: str, node: Node) -> dict[str, str]:
     for key in ("startedAt", "finishedAt", "hostNodeName"):
         if node.get(key):
             scope[f"{prefix}.{key}"] = node[key]
+    if node.get("podIP"):
+        scope[f"{prefix}.ip"] = node["podIP"]
     outputs = node.get("outputs") or {}
+    if "result" in outputs:
+        scope[f"{prefix}.outputs.result"] = outputs["result"]
     if "exitCode" in outputs:
         scope[f"{prefix}.exitCode"] = outputs["exitCode"]
     for parameter in outputs.get("parameters") or []:
@@ -80,21 +92,36 @@ def node_scope(nodes: Nodes, prefix: str, node: Node) -> dict[str, str]:
     return scope
 
 
-def group_scope(prefix: str, children: Iterable[Node]) -> dict[str, str]:
-    """The outputs of a loop's nodes: lists, in the order of the loop."""
-    own = [n for n in children if not n.get("nodeFlag")]
+def group_scope(prefix: str, runs: Iterable[Node]) -> dict[str, str]:
+    """The outputs of a loop's nodes: lists, in the order of the loop. Raises UnresolvedError: a result is no JSON."""
+    own = sorted(runs, key=loop_index)
     values: dict[str, list[str]] = {}
     each: list[dict[str, str]] = []
-    for node in sorted(own, key=_loop_index):
-        parameters = (node.get("outputs") or {}).get("parameters") or []
-        if node["phase"] != SUCCEEDED or not parameters:
+    results: list[Any] = []
+    for node in own:
+        outputs = node.get("outputs") or {}
+        if node["phase"] != SUCCEEDED:
             continue
-        each.append({p["name"]: text(p["value"]) for p in parameters})
-        for name, value in each[-1].items():
-            values.setdefault(name, []).append(value)
-    scope = {f"{prefix}.outputs.result": "[]", f"{prefix}.outputs.parameters": _json(each)} if own else {}
+        if outputs.get("parameters"):
+            each.append({p["name"]: text(p["value"]) for p in outputs["parameters"]})
+            for name, value in each[-1].items():
+                values.setdefault(name, []).append(value)
+        if "result" in outputs:
+            results.append(_read(outputs["result"]))
+    if not own:
+        return {}
+    scope = {f"{prefix}.outputs.result": _json(results), f"{prefix}.outputs.parameters": _json(each)}
     scope.update({f"{prefix}.outputs.parameters.{name}": _aggregate(found) for name, found in values.items()})
     return scope
+
+
+def mentioned(task: Any, names: list[str]) -> list[str]:
+    """Those of the tasks `names` whose outputs `task` may refer to."""
+    texts = list(_texts(task))
+    if any("{{=" in found for found in texts):
+        return names
+    words = {word for found in texts for word in _WORD.findall(found)}
+    return [name for name in names if name in words]
 
 
 def template_outputs(template: Mapping[str, Any], scope: Mapping[str, str]) -> dict[str, Any] | None:
@@ -120,8 +147,24 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _loop_index(node: Node) -> int:
-    return int(node["name"].rpartition("(")[2].partition(":")[0])
+def _texts(value: Any) -> Iterator[str]:
+    """The strings in `value` that hold references."""
+    if isinstance(value, str):
+        if "{{" in value:
+            yield value
+    elif isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _read(result: str) -> Any:
+    try:
+        return json.loads(result)
+    except ValueError:
+        first = result.lstrip()[:1]
+        raise UnresolvedError(
+            f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
+        ) from None
 
 
 def _aggregate(values: list[str]) -> str:

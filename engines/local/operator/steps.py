@@ -2,124 +2,236 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import loops
+from . import hooks
+from .calls import Call, NoRoomError, TemplateError, TimedOutError, TooDeepError
 from .expressions import ExpressionError, evaluate_when
-from .nodes import ERROR, FAILED, FULFILLED, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, Node
+from .loops import Loop, LoopError, loop_index, loops
+from .names import task_name
+from .nodes import Node
+from .phases import ERROR, FAILED, FULFILLED, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, fulfilled
+from .resolution import scope_of
 from .scope import group_scope, input_scope, node_scope, template_outputs
-from .templates import EVERYTHING, OUTPUTS, UnresolvedError, substitute
+from .templates import OUTPUTS, UnresolvedError, substitute
 
 if TYPE_CHECKING:
-    from .operation import Call, Operation
+    from .operation import Operation
 
 Step = Mapping[str, Any]
 
 
 def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) -> Node:
-    """Brings the unfinished Steps `node` as far as it goes now. `template` has its inputs substituted."""
-    nodes = op.nodes
-    scope = input_scope((template.get("inputs") or {}).get("parameters") or [])
+    """Brings the unfinished Steps `node` as far as it goes now. Raises TemplateError, and what substitution raises."""
+    steps = _Steps(op, call, node, op.remember(node, "template", lambda: op.process_body(template, node)))
     before: Node | None = None
-    for index, steps in enumerate(template["steps"]):
-        name = f"{node['name']}[{index}]"
-        group = nodes.named(name) or nodes.create(name, "StepGroup", RUNNING, boundary=node["id"], flag={})
-        _connect(op, node, before, group)
-        group = _execute_group(op, call.child(name, "", [], node["id"]), group, steps, scope)
-        if group["phase"] not in FULFILLED:
-            return nodes[node["id"]]
+    for index in range(len(steps.template["steps"])):
+        group = steps.group(index, before)
         if group["phase"] in UNSUCCESSFUL:
-            nodes.edit(nodes[node["id"]])["outboundNodes"] = _outbound(op, group)
-            return nodes.mark(node, FAILED, group.get("message", ""))
-        for step in steps:
-            scope |= _outputs(op, group, step)
+            op.nodes.edit(op.nodes[node["id"]])["outboundNodes"] = steps.outbound(group)
+            return op.nodes.mark(node, FAILED, group.get("message", ""))
+        if not fulfilled(group):
+            return op.nodes[node["id"]]
         before = group
     if before is not None:
-        nodes.edit(nodes[node["id"]])["outboundNodes"] = _outbound(op, before)
-    try:
-        outputs = template_outputs(template, scope)
-    except (UnresolvedError, ExpressionError) as error:
-        return nodes.mark(node, ERROR, str(error))
+        op.nodes.edit(op.nodes[node["id"]])["outboundNodes"] = steps.outbound(before)
+    scope = steps.scope(len(steps.template["steps"]))
+    outputs = template_outputs(steps.template, {**op.globals, **scope})
     if outputs:
-        nodes.edit(nodes[node["id"]])["outputs"] = outputs
-    return nodes.mark(node, SUCCEEDED)
+        op.nodes.edit(op.nodes[node["id"]])["outputs"] = outputs
+        op.publish(outputs)
+    return op.nodes.mark(node, SUCCEEDED)
 
 
-def _connect(op: Operation, node: Node, before: Node | None, group: Node) -> None:
-    if before is None:
-        op.nodes.adopt(op.nodes[node["id"]], group["id"])
-        return
-    for last in _outbound(op, before) or [before["id"]]:
-        op.nodes.adopt(op.nodes[last], group["id"])
+@dataclass(frozen=True)
+class _Planned:
+    """A step with its references resolved, and its loop if it has one."""
+
+    step: Step
+    loop: Loop | None
 
 
-def _outbound(op: Operation, group: Node) -> list[str]:
-    return [last for child in op.nodes[group["id"]].get("children") or [] for last in op.nodes.outbound(child)]
+class _StepError(ValueError):
+    """What ends a whole group."""
+
+    def __init__(self, phase: str, message: str) -> None:
+        super().__init__(message)
+        self.phase = phase
 
 
-def _execute_group(op: Operation, call: Call, group: Node, steps: list[Step], scope: dict[str, str]) -> Node:
-    if group["phase"] in FULFILLED:
+class _Steps:
+    def __init__(self, op: Operation, call: Call, node: Node, template: Mapping[str, Any]) -> None:
+        self.op, self.template = op, template
+        self.name, self.id = node["name"], node["id"]
+        self.context = Call(self.name, {}, scope_of(call.scope, call.origin), {}, self.id, call.on_exit)
+
+    def group(self, index: int, before: Node | None) -> Node:
+        """Brings a group of steps as far as it goes now."""
+        nodes, name = self.op.nodes, f"{self.name}[{index}]"
+        group = nodes.named(name)
+        if group is None:
+            group = nodes.create(name, "StepGroup", RUNNING, scope=self.context.scope, boundary=self.id, flag={})
+            self._connect(before, group)
+        elif fulfilled(group) and not nodes.census.daemons[self.id]:
+            return group
+        try:
+            return self._advance(index, group)
+        except _StepError as error:
+            group = nodes.mark(group, error.phase, str(error))
+        self.op.forget(group)
         return group
-    try:
-        resolved = [substitute(step, {**op.globals, **scope}, OUTPUTS) for step in steps]
-        runs = [run for step in resolved for run in _runs(op, step, scope)]
-    except (UnresolvedError, ExpressionError) as error:
-        return op.nodes.mark(group, ERROR, f"failed to resolve references: {error}")
-    except loops.LoopError as error:
-        return op.nodes.mark(group, ERROR, str(error))
-    goes_on: dict[str, Mapping[str, Any]] = {}
-    started = True
-    for step, name, proceed in runs:
-        node = op.nodes.named(f"{group['name']}.{name}")
-        if node is None and not proceed:
-            message = f"when '{step['when']}' evaluated false" if step.get("when") else "Skipped, empty params"
-            node = op.nodes.create(
-                f"{group['name']}.{name}", "Skipped", SKIPPED,
-                template=step["template"], boundary=call.boundary, flag={}, message=message,
-            )  # fmt: skip
-        elif node is None or node["phase"] not in FULFILLED:
-            arguments = (step.get("arguments") or {}).get("parameters") or []
-            node = op.execute(call.child(f"{group['name']}.{name}", step["template"], arguments, call.boundary))
-        if node is None:  # no room for another pod now
-            started = False
-            continue
-        goes_on[node["id"]] = step.get("continueOn") or {}
-        op.nodes.adopt(group, node["id"])
-    return _assess(op, op.nodes[group["id"]], goes_on) if started else op.nodes[group["id"]]
 
+    def scope(self, index: int) -> dict[str, str]:
+        """What the steps of group `index` may refer to: the inputs, and the outputs of the steps before."""
+        scope = input_scope((self.template.get("inputs") or {}).get("parameters") or [])
+        for earlier, steps in enumerate(self.template["steps"][:index]):
+            for step in steps:
+                name = f"{self.name}[{earlier}].{step['name']}"
+                node = self.op.nodes.named(name)
+                if node is not None:
+                    scope |= node_scope(self.op.nodes, f"steps.{step['name']}", node)
+                    continue
+                group = self.op.nodes.named(f"{self.name}[{earlier}]")
+                runs = self._runs(group, step) if group is not None else []
+                scope |= group_scope(f"steps.{step['name']}", [run for run in runs if run["type"] != "Skipped"])
+        return scope
 
-def _runs(op: Operation, step: Step, scope: dict[str, str]) -> list[tuple[Step, str, bool]]:
-    """The runs of a step: (the step for it, its name, whether it runs)."""
-    if not loops.loops(step):
-        return [(step, step["name"], evaluate_when(step.get("when") or ""))]
-    items = loops.items(step)
-    if not items:
-        return [({**step, "when": ""}, step["name"], False)]
-    runs = []
-    for index, item in enumerate(items):
-        wanted = {key: step[key] for key in ("template", "arguments", "when", "continueOn") if key in step}
-        own = substitute(wanted, {**op.globals, **scope, **loops.item_scope(item)}, EVERYTHING)
-        runs.append((own, loops.run_name(step["name"], index, item), evaluate_when(own.get("when") or "")))
-    return runs
+    def outbound(self, group: Node) -> list[str]:
+        return [last for child in self.op.nodes.children(group) for last in self.op.nodes.outbound(child["id"])]
 
+    def _connect(self, before: Node | None, group: Node) -> None:
+        nodes = self.op.nodes
+        if before is None:
+            nodes.adopt(nodes[self.id], group["id"])
+            return
+        for last in self.outbound(before) or [before["id"]]:
+            nodes.adopt(nodes[last], group["id"])
 
-def _assess(op: Operation, group: Node, goes_on: Mapping[str, Mapping[str, Any]]) -> Node:
-    children = [op.nodes[key] for key in group.get("children") or []]
-    if any(child["phase"] not in FULFILLED for child in children):
-        return group
-    for child in children:
-        forgiven = goes_on.get(child["id"], {}).get("failed" if child["phase"] == FAILED else "error")
-        if child["phase"] in UNSUCCESSFUL and not forgiven:
-            return op.nodes.mark(group, FAILED, f"child '{child['id']}' failed")
-    return op.nodes.mark(group, SUCCEEDED)
+    def _runs(self, group: Node, step: Step) -> list[Node]:
+        """The nodes of a step that loops."""
+        prefix = f"{group['name']}.{step['name']}("
+        return [child for child in self.op.nodes.children(group) if child["name"].startswith(prefix)]
 
+    def _plan(self, index: int) -> list[_Planned]:
+        """The steps of a group, their references resolved. Raises _StepError."""
+        known = {**self.op.globals, **self.scope(index)}
+        try:
+            resolved = [self._resolve(step, known) for step in self.template["steps"][index]]
+        except (UnresolvedError, ExpressionError) as error:
+            raise _StepError(ERROR, f"failed to resolve references: {error}") from None
+        try:
+            return [_Planned(step, Loop(step, known) if loops(step) else None) for step in resolved]
+        except (UnresolvedError, ExpressionError, LoopError) as error:
+            raise _StepError(ERROR, str(error)) from None
 
-def _outputs(op: Operation, group: Node, step: Step) -> dict[str, str]:
-    name = f"{group['name']}.{step['name']}"
-    node = op.nodes.named(name)
-    if node is not None:
-        return node_scope(op.nodes, f"steps.{step['name']}", node)
-    children = [op.nodes[key] for key in group.get("children") or []]
-    runs = [child for child in children if child["name"].startswith(name + "(") and child["type"] != "Skipped"]
-    return group_scope(f"steps.{step['name']}", runs)
+    def _resolve(self, step: Step, known: Mapping[str, str]) -> Step:
+        later = {key: step[key] for key in ("hooks", "inline") if key in step}
+        resolved: Step = substitute({k: v for k, v in step.items() if k not in later}, known, OUTPUTS) | later
+        if not loops(step):
+            evaluate_when(resolved.get("when") or "")
+        return resolved
+
+    def _advance(self, index: int, group: Node) -> Node:
+        planned = self.op.remember(group, "plan", lambda: self._plan(index))
+        complete = True
+        for plan in planned:
+            complete = (self._run_loop(group, plan.loop) if plan.loop else self._run_one(group, plan.step)) and complete
+        if any(hooks.has_hooks(plan.step) for plan in planned):
+            complete = self._attend(index, group, planned) and complete
+        children = self.op.nodes.children(group)
+        if not complete or not all(fulfilled(child) for child in children):
+            return self.op.nodes.mark(group, RUNNING)
+        for child in children:
+            goes_on = self._plan_of(planned, group, child).step.get("continueOn") or {}
+            if child["phase"] in UNSUCCESSFUL and not goes_on.get("failed" if child["phase"] == FAILED else "error"):
+                raise _StepError(FAILED, f"child '{child['id']}' failed")
+        self.op.forget(group)
+        return self.op.nodes.mark(group, SUCCEEDED)
+
+    def _run_one(self, group: Node, step: Step) -> bool:
+        return self._run(group, step["name"], lambda: step)
+
+    def _run_loop(self, group: Node, loop: Loop) -> bool:
+        """Whether every run has a node."""
+        name = f"{group['name']}.{loop.task['name']}"
+        if not loop.items:
+            if self.op.nodes.named(name) is None:
+                self._virtual(group, loop.task, loop.task["name"], SKIPPED, "Skipped, empty params")
+            return True
+        made = self._runs(group, loop.task)
+        for node in made:
+            self._run(group, node["name"].removeprefix(f"{group['name']}."), lambda: loop.task)
+        known = {**self.op.globals, **input_scope((self.template.get("inputs") or {}).get("parameters") or [])}
+        for at in loop.missing(made):
+            if not self._run(group, loop.name(at), partial(loop.run, loop.items[at], known)):
+                return False  # the others will find no room either
+        return True
+
+    def _run(self, group: Node, name: str, resolve: Callable[[], Step]) -> bool:
+        """Runs a step, or its run for one item. `resolve` is only of interest while there is no node. False: no room.
+
+        Raises _StepError.
+        """
+        nodes, full = self.op.nodes, f"{group['name']}.{name}"
+        node = nodes.named(full)
+        if node is not None and node["phase"] in FULFILLED:
+            return True
+        step = resolve()
+        if node is None:
+            try:
+                proceed = evaluate_when(step.get("when") or "")
+            except ExpressionError as error:
+                self._virtual(group, step, name, ERROR, str(error))
+                raise _StepError(ERROR, str(error)) from None
+            if not proceed:
+                self._virtual(group, step, name, SKIPPED, f"when '{step['when']}' evaluated false")
+                return True
+        problem = None
+        try:
+            self.op.execute(replace(self.context, name=full, origin=step, arguments=step.get("arguments") or {}))
+        except (NoRoomError, TooDeepError):
+            pass
+        except TimedOutError as error:
+            problem = _StepError(FAILED, str(error))
+        except TemplateError as error:
+            problem = _StepError(ERROR, f"step group deemed errored due to child {full} error: {error}")
+        node = nodes.named(full)
+        if node is not None:
+            nodes.adopt(group, node["id"])
+        if problem is not None:
+            raise problem
+        return node is not None
+
+    def _attend(self, index: int, group: Node, planned: list[_Planned]) -> bool:
+        """Runs the hooks of the steps; whether none is left running. Raises _StepError."""
+        known = self.scope(index)
+        complete = True
+        for child in self.op.nodes.children(group):
+            plan = self._plan_of(planned, group, child)
+            step = plan.step
+            known[f"steps.{child['displayName']}.status"] = child["phase"]
+            if plan.loop and plan.loop.items and hooks.has_hooks(step):
+                step = plan.loop.run(plan.loop.items[loop_index(child)], {**self.op.globals, **known})
+            prefix = f"steps.{child['name'].removeprefix(group['name'] + '.')}"
+            try:
+                complete = hooks.attend(self.op, self.context, step, child, prefix, lambda: dict(known)) and complete
+            except TemplateError as error:
+                raise _StepError(ERROR, str(error)) from None
+        return complete
+
+    @staticmethod
+    def _plan_of(planned: list[_Planned], group: Node, child: Node) -> _Planned:
+        """The step that a child of the group runs."""
+        name = task_name(child["name"])
+        return next(plan for plan in planned if plan.step["name"] == name)
+
+    def _virtual(self, group: Node, step: Step, name: str, phase: str, message: str) -> None:
+        """A node that is no run of a template: a step that doesn't run."""
+        node = self.op.nodes.create(
+            f"{group['name']}.{name}", "Skipped", phase,
+            origin=step, scope=self.context.scope, boundary=self.id, flag={}, message=message,
+        )  # fmt: skip
+        self.op.nodes.adopt(group, node["id"])

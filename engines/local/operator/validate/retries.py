@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..durations import duration
 from ..paths import Path
-from ..retry import duration
 from .conditions import unreadable
 from .problem import Problem
 

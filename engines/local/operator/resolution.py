@@ -1,0 +1,78 @@
+"""Which template a task, step or hook refers to: one of the Workflow's own, an inline one, or a WorkflowTemplate's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .calls import TemplateError
+from .names import task_name
+from .nodes import Node, Nodes
+
+Template = Mapping[str, Any]
+
+_POD_KINDS = ("container", "script", "resource", "containerSet")
+
+
+def is_pod(template: Template) -> bool:
+    """Whether a template is run by a pod."""
+    return any(kind in template for kind in _POD_KINDS)
+
+
+def stored_name(scope: str, origin: Mapping[str, Any]) -> str:
+    """The key of a template in `status.storedTemplates`, '' for one that is looked up in the Workflow itself."""
+    if reference := origin.get("templateRef"):
+        kind = "cluster" if reference.get("clusterScope") else "namespaced"
+        return f"{kind}/{reference['name']}/{reference['template']}"
+    if scope.startswith("local/"):
+        return ""
+    return f"{scope}/inline/{origin.get('name', '')}" if origin.get("inline") else f"{scope}/{origin.get('template')}"
+
+
+def scope_of(scope: str, origin: Mapping[str, Any]) -> str:
+    """Where the template that `origin` refers to looks up its own names."""
+    return stored_name(scope, origin).rpartition("/")[0] if origin.get("templateRef") else scope
+
+
+class Templates:
+    """The templates of one Workflow: its own, and those that were stored when it was submitted."""
+
+    def __init__(self, spec: Mapping[str, Any], stored: Mapping[str, Template]) -> None:
+        self._own: dict[str, Template] = {template["name"]: template for template in spec.get("templates") or []}
+        self._stored = stored
+
+    def find(self, scope: str, origin: Mapping[str, Any]) -> Template:
+        """The template that `origin` in `scope` refers to. Raises TemplateError."""
+        inline: Template | None = origin.get("inline")
+        if inline:
+            return inline
+        if name := stored_name(scope, origin):
+            if name in self._stored:
+                return self._stored[name]
+            holder = name.split("/")[1]
+            wanted = (origin.get("templateRef") or origin)["template"]
+            if any(key.split("/")[1] == holder for key in self._stored):
+                raise TemplateError(f"template {wanted} not found in workflow template {holder}")
+            raise TemplateError(f"workflow template {holder} not found")
+        if origin.get("template") not in self._own:
+            raise TemplateError(f"template {origin.get('template')} not found")
+        return self._own[origin["template"]]
+
+    def of(self, nodes: Nodes, node: Node) -> Template:
+        """The template of a node. Raises TemplateError."""
+        origin = {"template": node.get("templateName"), "templateRef": node.get("templateRef")}
+        if origin["template"] or origin["templateRef"]:
+            return self.find(node["templateScope"], origin)
+        holder = self.of(nodes, nodes[node["boundaryID"]])
+        wanted = task_name(node["name"])
+        for task in tasks(holder):
+            if task["name"] == wanted:
+                return self.find(node["templateScope"], task)
+        raise TemplateError(f"template of {node['name']} not found")
+
+
+def tasks(template: Template) -> list[Mapping[str, Any]]:
+    """The tasks or steps of a template."""
+    if "dag" in template:
+        return list(template["dag"]["tasks"])
+    return [step for group in template.get("steps") or [] for step in group]
