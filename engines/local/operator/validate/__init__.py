@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..fields import findings
-from ..nodes import text
+from ..names import text
 from ..paths import Path, dotted
 from ..scope import workflow_scope
 from . import retries
