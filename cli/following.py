@@ -33,8 +33,13 @@ def stay(job_id: str, follow: Callable[[], int]) -> int:
 
 def follow_logs(engine: Engine, job_id: str) -> int:
     """Prints the learners' lines as they come, then says how the job ended."""
-    print_lines(engine.logs(job_id, follow=True), prefixed=engine.status(job_id).learners > 1, flush=True)
+    print_lines(engine.logs(job_id, follow=True), prefixed=several(engine.status(job_id)), flush=True)
     return wait_and_tell(engine, job_id)
+
+
+def several(status: JobStatus) -> bool:
+    """Whether lines of its log may be of more than one learner, or of any pod of a Workflow."""
+    return status.learners != 1
 
 
 def print_lines(lines: Iterable[LogLine], prefixed: bool, flush: bool) -> None:
@@ -104,7 +109,9 @@ def _say_end(status: JobStatus) -> int:
     if status.finished is not None and status.submitted is not None:
         took = f" after {text.duration(status.finished - status.submitted)}"
     if status.state == "COMPLETED":
-        tell(f"{status.id} COMPLETED{took}; `ffdl download {status.id}` fetches its results")
+        next_one = "show" if status.kind == "Workflow" else "download"
+        what = "shows its nodes" if status.kind == "Workflow" else "fetches its results"
+        tell(f"{status.id} COMPLETED{took}; `ffdl {next_one} {status.id}` {what}")
         return FINE
     tell(f"{status.id} FAILED{took}" + (f": {status.reason}" if status.reason else ""))
     return JOB_FAILED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,34 +13,62 @@ from .output import write
 from .settings import Verb, output_option, tell
 
 if TYPE_CHECKING:
-    from ..workflows.errors import Problem
+    from ..engines.lint import Finding
 
 
-@click.command("lint", cls=Verb, engine=False, examples=("ffdl lint manifest.yml", "ffdl lint jobs/*/manifest.yml"))
-@click.argument("manifests", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MANIFEST...")
+@click.command(
+    "lint",
+    cls=Verb,
+    engine=False,
+    examples=(
+        "ffdl lint manifest.yml",
+        "ffdl lint jobs/*/manifest.yml",
+        "ffdl lint workflow.yaml templates/ -o json",
+        "ffdl lint --cluster workflow.yaml",
+    ),
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option("--cluster", is_flag=True, help="For Argo: what only `ffdl run` does not do is no problem.")
 @output_option("table", "json", "yaml")
-def command(manifests: tuple[Path, ...], output: str) -> int:
-    """Say all that is wrong with manifests, each as FILE:LINE: what is wrong; what to write instead.
+def command(files: tuple[Path, ...], cluster: bool, output: str) -> int:
+    """Say all that is wrong with manifests and with Argo Workflows.
+
+    A line for each: FILE:LINE: what is wrong; what to write instead. Argo refuses a Workflow (WorkflowTemplate,
+    CronWorkflow) that is `invalid`; `ffdl run` one with what is `unsupported`. A folder stands for the YAML in it.
 
     Exit code 2 if there is anything.
     """
-    problems = [problem for manifest in manifests for problem in _problems(manifest)]
+    from ..engines.lint import NO_EFFECT, UNSUPPORTED
+
+    accepted = (NO_EFFECT, UNSUPPORTED) if cluster else (NO_EFFECT,)
+    found = [finding for finding in _findings(files) if finding.kind not in accepted]
     if output != "table":
-        write([{"file": p.file, "line": p.line, "message": p.message} for p in problems], output)
+        plain = [(finding.problem, finding.kind) for finding in found]
+        write([{"file": p.file, "line": p.line, "message": p.message, "class": kind} for p, kind in plain], output)
     else:
-        for problem in problems:
-            click.echo(str(problem))
-        what = str(manifests[0]) if len(manifests) == 1 else text.plural(len(manifests), "manifest")
-        tell(f"{what}: {text.plural(len(problems), 'problem') if problems else 'nothing is wrong'}")
-    return 2 if problems else 0
+        for finding in found:
+            click.echo(str(finding.problem))
+        what = str(files[0]) if len(files) == 1 else text.plural(len(files), "file")
+        tell(f"{what}: {text.plural(len(found), 'problem') if found else 'nothing is wrong'}")
+    return 2 if found else 0
 
 
-def _problems(manifest: Path) -> list[Problem]:
+def _findings(places: tuple[Path, ...]) -> Iterator[Finding]:
+    """Of manifests and of what can't be read, file by file; then of Workflows, which may use each other."""
+    from ..engines.lint import INVALID, Finding, findings
     from ..workflows.errors import ManifestError
+    from ..workflows.objects import Object, holds_objects, read
     from .submit import read_job
+    from .workflow_files import contents, files_in, shown
 
-    try:
-        read_job(manifest)
-    except ManifestError as error:
-        return error.problems
-    return []
+    objects: list[Object] = []
+    for file in files_in(places):
+        data = contents(file)
+        try:
+            if holds_objects(data):
+                objects += read(data, shown(file))
+            elif file in places or file.stem == "manifest":
+                read_job(file)
+        except ManifestError as error:
+            yield from (Finding(INVALID, problem) for problem in error.problems)
+    yield from findings(objects)

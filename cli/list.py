@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RECENT = 86400.0  # seconds for which a finished job is listed without -a
 HEADINGS = ("NAME", "ID", "FRAMEWORK", "LEARNERS", "GPUS", "STATE", "PROGRESS", "ETA", "ATTEMPTS", "AGE")
 RIGHT = ("LEARNERS", "GPUS", "PROGRESS", "ETA", "ATTEMPTS", "AGE")
-USUAL = {"GPUS": ("0",), "LEARNERS": ("1",), "ATTEMPTS": ("1",), "ETA": ("",), "PROGRESS": ("",)}
+USUAL = {"GPUS": ("0", ""), "LEARNERS": ("1", ""), "ATTEMPTS": ("1", ""), "ETA": ("",), "PROGRESS": ("",)}
 STATES = (
     "NOT_STARTED", "QUEUED", "PENDING", "DOWNLOADING", "PROCESSING", "STORING", "COMPLETED", "FAILED", "HALTED"
 )  # fmt: skip
@@ -93,16 +93,17 @@ def listing(jobs: Sequence[JobStatus], now: float, width: int | None) -> list[st
 
 
 def _row(job: JobStatus, now: float) -> tuple[str, ...]:
+    training = job.kind == "TrainingJob"
     return (
         text.printable(job.name),
         job.id,
-        text.printable(f"{job.framework} {job.version}".strip()),
-        str(job.learners),
-        str(job.gpus),
+        text.printable(f"{job.framework} {job.version}".strip() if training else job.kind),
+        str(job.learners) if training else "",
+        str(job.gpus) if training else "",
         job.state,
         text.percent(job.progress),
         text.short_duration(job.eta),
-        str(job.attempts),
+        str(job.attempts) if training else "",
         text.short_duration(None if job.submitted is None else now - job.submitted),
     )
 

@@ -21,7 +21,7 @@ from .settings import Settings, Verb, job_argument, seconds
 @job_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended or is halted.")
 @click.option("--learner", type=click.IntRange(min=1), metavar="N", help="One learner only; the first is 1.")
-@click.option("--step", metavar="NAME", help="A step instead: download, checkpoint or store-results.")
+@click.option("--step", metavar="NAME", help="A step instead: download, checkpoint, store-results, NODE.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="One attempt only; the first is 1.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N lines of each learner.")
 @click.option("--since", type=seconds, metavar="D", help="Lines of the last 10m, 1h30m, 2d.")
@@ -38,14 +38,18 @@ def command(
 ) -> int:
     """Print what the learners wrote; with several of them, each line says whose it is.
 
+    Of a Workflow that is no training job, what all its pods wrote. A NODE is named as in `ffdl show`, or by its path
+    (`build.compile`), its template, or all items of a loop by the loop's name.
+
     With -f the exit code is the job's: 0 COMPLETED, 1 FAILED, 3 HALTED.
     """
-    from .following import print_lines, stay, wait_and_tell
+    from .following import print_lines, several, stay, wait_and_tell
 
     if learner is not None and step is not None:
         raise click.UsageError("--learner and --step exclude each other")
     engine, found = settings.engine(), settings.find(job_id)
-    learners = engine.status(found).learners
+    status = engine.status(found)
+    learners = status.learners
     if learner is not None and learner > learners:
         raise click.ClickException(f"{found} has no learner {learner}; there are {learners}")
 
@@ -59,7 +63,7 @@ def command(
             tail=tail,
             since=None if since is None else time.time() - since,
         )
-        print_lines(lines, prefixed=learners > 1 and learner is None and step is None, flush=follow)
+        print_lines(lines, prefixed=several(status) and learner is None and step is None, flush=follow)
         return wait_and_tell(engine, found) if follow else 0
 
     return stay(found, read) if follow else read()

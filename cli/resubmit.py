@@ -14,9 +14,10 @@ from .settings import Settings, Verb, job_argument
 @click.pass_obj
 def command(settings: Settings, job_id: str, wait: bool, follow: bool) -> int:
     """Run a job again from its beginning, as a new one: same Workflow, same code. Prints `Model ID: training-…`."""
-    from ..engines.client import new_job_id
+    from ..engines.client import new_id_like
     from .submit import after_submission
 
-    engine, new_id = settings.engine(), new_job_id()
-    engine.resubmit(settings.find(job_id), new_id)
+    engine, found = settings.engine(), settings.find(job_id)
+    new_id = new_id_like(engine.status(found))
+    engine.resubmit(found, new_id)
     return after_submission(engine, new_id, wait, follow)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,6 +35,7 @@ PARAMETER = "NAME=VALUE"
 )
 @click.option("--entrypoint", metavar="TEMPLATE", help="Begin there, not where the Workflow says.")
 @click.option("--name", metavar="NAME", help="The Workflow's name, instead of its own.")
+@click.option("--replace", is_flag=True, help="Remove the one of that name, which has ended, before.")
 @click.option(
     "--templates", multiple=True, type=click.Path(path_type=Path), metavar="FOLDER",
     help="WorkflowTemplates, ConfigMaps and Secrets that it may use (may be repeated).",
@@ -50,6 +52,7 @@ def command(
     param_file: Path | None,
     entrypoint: str | None,
     name: str | None,
+    replace: bool,
     templates: tuple[Path, ...],
     logs: bool,
     detach: bool,
@@ -63,7 +66,7 @@ def command(
 
     Exit code 0: Succeeded; 1: Failed or Error; 2: it can't run here; 3: halted.
     """
-    from .workflow_files import read_objects
+    from .workflow_files import read_objects, shown
 
     if detach and (logs or output not in ("tree", "name")):
         raise click.UsageError("--detach returns at once: leave --logs and -o out")
@@ -72,9 +75,10 @@ def command(
     given = _parameters(parameters, param_file)
     from ..workflows.submission import submission
 
-    made = submission(read_objects(files), read_objects(templates))
+    made = submission(read_objects(files), read_objects(templates), ", ".join(map(shown, files)))
     engine = _local(settings, python)
-    job_id = _submit(engine, made, given, entrypoint, name)
+    workflow = _prepared(made, given, entrypoint, name)
+    job_id = engine.submit_workflow(workflow, config_maps=made.config_maps, secrets=made.secrets, replace=replace)
     if detach:
         click.echo(job_id)
         return FINE
@@ -102,9 +106,8 @@ def _parameters(pairs: tuple[str, ...], file: Path | None) -> dict[str, str]:
     return given
 
 
-def _submit(
-    engine: LocalEngine, made: Submission, given: dict[str, str], entrypoint: str | None, name: str | None
-) -> str:
+def _prepared(made: Submission, given: dict[str, str], entrypoint: str | None, name: str | None) -> dict[str, Any]:
+    """The Workflow to submit, once it has been told what of it has no effect."""
     from ..workflows.submission import with_parameters
 
     try:
@@ -112,20 +115,26 @@ def _submit(
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     if name is not None:
-        metadata = {**(workflow.get("metadata") or {}), "name": name}
-        metadata.pop("generateName", None)
-        workflow["metadata"] = metadata
-    for note in _notes(made):
-        tell(f"Note: {note}")
-    return engine.submit_workflow(workflow, config_maps=made.config_maps, secrets=made.secrets)
+        workflow = {**workflow, "metadata": {**_without_name(workflow), "name": name}}
+    _tell_findings(workflow, made)
+    return workflow
 
 
-def _notes(made: Submission) -> list[str]:
-    """What of the files has no effect here, in one line each."""
-    from ..engines.local.operator import without_effect
+def _without_name(workflow: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in (workflow.get("metadata") or {}).items() if key != "generateName"}
 
-    notes = [f"{each.file}:{each.line()}: {each.kind} {each.name} is left out" for each in made.left_out]
-    return notes + [f"{made.source.file}: {said}" for said in without_effect(made.workflow)]
+
+def _tell_findings(workflow: Mapping[str, Any], made: Submission) -> None:
+    """Says what of the files has no effect here, a line each. Raises ManifestError for what can't run."""
+    from ..engines.lint import NO_EFFECT, of_workflow
+    from ..workflows.errors import ManifestError
+
+    found = of_workflow(workflow, made.source)
+    if wrong := [finding.problem for finding in found if finding.kind != NO_EFFECT]:
+        raise ManifestError(sorted(wrong, key=lambda problem: problem.line))
+    left_out = [each.problem(f"{each.kind} {each.name} is left out: nothing here reads it") for each in made.left_out]
+    for problem in [*left_out, *(finding.problem for finding in found)]:
+        tell(f"Note: {problem}")
 
 
 def _stay(engine: LocalEngine, job_id: str, logs: bool, output: str) -> int:

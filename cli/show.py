@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import text
 from .output import write, write_lines
-from .settings import Settings, Verb, job_argument, output_option, tell
+from .settings import Settings, Verb, job_argument, on_terminal, output_option, tell
 
 if TYPE_CHECKING:
     from ..engines.nodes import NodeStatus
     from ..engines.status import JobStatus
 
 MOST_NODES = 40
+MOST_LINES = 200  # of a tree; -o json shows all
+WORKFLOW = "Workflow"
 HEADINGS = ("STEP", "PHASE", "ATTEMPT", "EXIT", "STARTED", "TOOK", "MESSAGE")
 
 
@@ -35,7 +38,10 @@ def command(settings: Settings, job_id: str, workflow: bool, output: str) -> Non
         write(engine.status(found).to_dict(), output)
     else:
         status = engine.status(found)
-        write_lines(description(status, time.time()))
+        lines = description(status, time.time())
+        if status.kind == WORKFLOW:
+            lines += ["", *workflow_lines(engine.workflow(found), time.time())]
+        write_lines(lines)
         for line in suggestions(status):
             tell(line)
 
@@ -50,8 +56,9 @@ def description(status: JobStatus, now: float) -> list[str]:
         ("Reason", text.printable(status.reason)),
         ("Error code", status.error_code),
         ("Framework", text.printable(f"{status.framework} {status.version}".strip())),
-        ("Learners", f"{status.learners}{_each(status)}"),
-        ("Attempts", str(status.attempts)),
+        ("Kind", status.kind if status.kind == WORKFLOW else ""),
+        ("Learners", f"{status.learners}{_each(status)}" if status.kind != WORKFLOW else ""),
+        ("Attempts", str(status.attempts) if status.kind != WORKFLOW else ""),
         ("Metrics", "  ".join(f"{name} {_number(value)}" for name, value in status.metrics.items())),
         ("Submitted", _when(status.submitted, now)),
         ("Started", _when(status.started, now)),
@@ -130,6 +137,8 @@ def _most_telling(status: JobStatus) -> tuple[list[NodeStatus], int]:
 def suggestions(status: JobStatus) -> list[str]:
     """What one may want to do next with such a job."""
     job_id = status.id
+    if status.kind == WORKFLOW:
+        return _of_a_workflow(status)
     if status.state == "HALTED":
         commands = [("resume", "lets it go on"), ("download --checkpoint", "fetches its last checkpoint")]
     elif status.state == "COMPLETED":
@@ -142,5 +151,28 @@ def suggestions(status: JobStatus) -> list[str]:
         commands = [("logs", "prints what it wrote"), ("events", "tells what happened"), ("resubmit", "runs it again")]
     else:
         commands = [("logs -f", "follows it"), ("halt", "halts it, to go on later"), ("stop", "ends it")]
+    return _listed(commands, job_id)
+
+
+def _listed(commands: list[tuple[str, str]], job_id: str) -> list[str]:
     width = max(len(verb) for verb, _ in commands)
     return ["", *(f"ffdl {verb} {job_id}{' ' * (width - len(verb))}   {words}" for verb, words in commands)]
+
+
+def _of_a_workflow(status: JobStatus) -> list[str]:
+    logs, graph = ("logs", "prints what its pods wrote"), ("graph", "draws it")
+    if status.terminal:
+        return _listed([logs, graph, ("resubmit", "runs it again")], status.id)
+    resume = [("resume", "lets it go on")] if status.state == "HALTED" or status.reason.startswith("waits at") else []
+    return _listed([*resume, ("wait", "waits for its end"), graph, ("stop", "ends it")], status.id)
+
+
+def workflow_lines(workflow: dict[str, Any], now: float) -> list[str]:
+    """The tree of a Workflow's nodes, then what it has put out."""
+    from ..engines.tree import forest, rows
+    from . import tree
+
+    width = text.terminal_width() if on_terminal(sys.stdout) else None
+    outputs = ((workflow.get("status") or {}).get("outputs") or {}).get("parameters") or []
+    lines = tree.lines(rows(forest(workflow), MOST_LINES), now, width)
+    return lines + [f"{each['name']}: {text.printable(str(each.get('value', '')))}" for each in outputs]

@@ -85,9 +85,11 @@ def after_submission(engine: Engine, job_id: str, wait: bool, follow: bool) -> i
     """Prints the id; then follows the job, waits for it, or says how to. Returns the exit code."""
     import sys
 
+    from ..engines.status import TRAINING_JOB
     from .following import follow_logs, stay, wait_and_tell
 
-    click.echo(f"Model ID: {job_id}")
+    training = engine.status(job_id).kind == TRAINING_JOB
+    click.echo(f"Model ID: {job_id}" if training else job_id)
     sys.stdout.flush()
     if follow:
         return stay(job_id, lambda: follow_logs(engine, job_id))

@@ -63,7 +63,7 @@ class Watch:
             self._screen.draw(shown)
             return
         for item in self._changed([row.item for row in rows(trees) if row.item]):
-            words = [time.strftime("%H:%M:%S"), f"{item.mark} {item.phase:<9}", text.printable(item.path)]
+            words = [time.strftime("%H:%M:%S"), f"{item.mark} {item.phase:<9}", text.printable(item.label)]
             said = [tree.took(item, now) if item.finished else "", text.printable(item.message)]
             click.echo("  ".join([*words, *filter(None, said)]).rstrip(), file=self._stream)
         self._stream.flush()

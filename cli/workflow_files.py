@@ -20,13 +20,16 @@ def read_objects(places: Iterable[Path]) -> list[Object]:
     """All objects in files and, folder by folder, in their files. Raises ManifestError, OSError."""
     from ..workflows.objects import read
 
-    objects: list[Object] = []
-    for file in files_in(places):
-        if str(file) == STANDARD_INPUT:
-            objects += read(sys.stdin.buffer.read(), "<stdin>")
-        else:
-            objects += read(file.read_bytes(), str(file))
-    return objects
+    return [each for file in files_in(places) for each in read(contents(file), shown(file))]
+
+
+def contents(file: Path) -> bytes:
+    """Of a file, or of standard input. Raises OSError."""
+    return sys.stdin.buffer.read() if str(file) == STANDARD_INPUT else file.read_bytes()
+
+
+def shown(file: Path) -> str:
+    return "<stdin>" if str(file) == STANDARD_INPUT else str(file)
 
 
 def files_in(places: Iterable[Path]) -> Iterator[Path]:

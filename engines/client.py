@@ -26,6 +26,17 @@ def new_job_id() -> str:
     return "training-" + base64.b32encode(os.urandom(7)).decode().lower()[:10]
 
 
+def new_id_like(status: JobStatus) -> str:
+    """An id for a job that runs again; of a Workflow that is no training job, its name with another end."""
+    from .status import TRAINING_JOB
+
+    if status.kind == TRAINING_JOB:
+        return new_job_id()
+    from .local.plain import renamed
+
+    return renamed(status.id)
+
+
 def open_engine(
     name: str,
     home: Path | None = None,

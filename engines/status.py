@@ -148,7 +148,8 @@ def _workflow_status(workflow: dict[str, Any], metadata: dict[str, Any], status:
     phase, reason, code = status.get("phase", ""), one_line(status.get("message") or ""), None
     if phase in ("Succeeded", "Failed", "Error"):
         state = COMPLETED if phase == "Succeeded" else FAILED
-        if state == FAILED and (failed := first_failure(nodes)):
+        stopped = bool(workflow.get("spec", {}).get("shutdown"))
+        if state == FAILED and not stopped and (failed := first_failure(nodes)):
             reason, code = failed
     elif suspended and not pods:
         state = HALTED

@@ -33,8 +33,14 @@ class Item:
     message: str = ""
     started: float | None = None
     finished: float | None = None
+    attempt: bool = False
     attempts: int = 1
     children: list[Item] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """The path, with its number where the node is one of several attempts."""
+        return self.path + self.name[self.name.rfind("(") :] if self.attempt else self.path
 
     @property
     def mark(self) -> str:
@@ -91,6 +97,7 @@ def _item(workflow: str, node: Mapping[str, Any]) -> Item:
         message=one_line(node.get("message") or ""),
         started=unix_time(node.get("startedAt")),
         finished=unix_time(node.get("finishedAt")),
+        attempt=bool((node.get("nodeFlag") or {}).get("retried")),
     )
 
 
@@ -118,7 +125,7 @@ def _order(node: Mapping[str, Any]) -> tuple[str, int, int]:
 
 def _merge_attempts(item: Item) -> None:
     """What is retried is shown as one line while there is one attempt; the last one's message is the most telling."""
-    attempts = [child for child in item.children if child.path == item.path]
+    attempts = [child for child in item.children if child.attempt]
     item.attempts = max(1, len(attempts))
     if not attempts:
         return

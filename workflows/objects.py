@@ -32,6 +32,7 @@ _BOOLS = {
 }
 _WHOLE = re.compile(r"[-+]?(0[bB][01]+|0[oO]?[0-7]+|0[xX][0-9a-fA-F]+|0|[1-9][0-9]*)")
 _REAL = re.compile(r"[-+]?(\.?[0-9]+|[0-9]+\.[0-9]*|[0-9]*\.[0-9]+)([eE][-+]?[0-9]+)?")
+_OF_AN_OBJECT = re.compile(rb"^(apiVersion|kind)\s*:", re.MULTILINE)
 _LARGEST_WHOLE = 1e21  # from here on JSON writes a float with an exponent
 
 PathPart = str | int
@@ -109,6 +110,11 @@ def _step(node: yaml.Node, part: PathPart) -> tuple[int, yaml.Node] | None:
     return None
 
 
+def holds_objects(data: bytes) -> bool:
+    """Whether `data` is meant to be Kubernetes objects, and not, say, a manifest."""
+    return bool(_OF_AN_OBJECT.search(data)) or (data.lstrip().startswith(b"{") and b"apiVersion" in data)
+
+
 def read(data: bytes, file: str) -> list[Object]:
     """The objects in `data`, those of a `kind: List` one by one. Raises ManifestError."""
     objects: list[Object] = []
@@ -176,6 +182,9 @@ class _Reader:
         assert isinstance(root, yaml.MappingNode)
         if not isinstance(value.get("kind"), str):
             self._report.fail(self._place(root), "has no kind; write what it is, like kind: Workflow")
+        metadata = _step(root, "metadata")
+        if metadata is not None and not isinstance(value["metadata"], dict):
+            self._report.fail(self._place(metadata[1]), "metadata should be a map; write metadata: {name: NAME}")
         yield Object(value, self._file, root)
 
     def _place(self, node: yaml.Node) -> Place:

@@ -37,14 +37,12 @@ class Submission:
     templates: list[Object] = field(default_factory=list)
     left_out: list[Object] = field(default_factory=list)
 
-    def problem(self, message: str, path: Path) -> Problem:
-        """A problem of the value that `path` leads to in the Workflow, with the line it stands on in its file."""
-        return self.source.problem(message, *spec_path(self.source), *path[1:] if path[:1] == ("spec",) else path)
 
-
-def spec_path(source: Object) -> Path:
-    """Where a Workflow's spec stands in the object it is made of."""
-    return ("spec", "workflowSpec") if source.kind == CRON_WORKFLOW else ("spec",)
+def path_in(source: Object, path: Path) -> Path:
+    """Where the value that `path` leads to in a Workflow stands in the object that the Workflow is made of."""
+    if path[:1] != ("spec",):
+        return path if source.kind == WORKFLOW else ("metadata",)
+    return (*(("spec", "workflowSpec") if source.kind == CRON_WORKFLOW else ("spec",)), *path[1:])
 
 
 def runnable(objects: Sequence[Object]) -> list[Object]:
@@ -53,36 +51,35 @@ def runnable(objects: Sequence[Object]) -> list[Object]:
     return workflows or [each for each in objects if each.kind in TEMPLATES]
 
 
-def submission(objects: Sequence[Object], beside: Sequence[Object] = ()) -> Submission:
+def submission(objects: Sequence[Object], beside: Sequence[Object] = (), place: str = "the file") -> Submission:
     """What there is to submit in `objects`, of which one must be a Workflow, a CronWorkflow or a WorkflowTemplate.
 
-    `beside` are further objects that it may use. Raises ManifestError.
+    `beside` are further objects that it may use, `place` is what messages call where `objects` come from. Raises
+    ManifestError.
     """
-    source = _the_one(objects)
+    source = _the_one(objects, place)
     others = [each for each in [*objects, *beside] if each is not source or each.kind in TEMPLATES]
-    config_maps = {each.name: _config_map(each) for each in others if each.kind == CONFIG_MAP}
-    secrets = {each.name: _secret(each) for each in others if each.kind == SECRET}
+    config_maps = {each.name: config_map(each) for each in others if each.kind == CONFIG_MAP}
+    secrets = {each.name: secret(each) for each in others if each.kind == SECRET}
     templates = [each for each in others if each.kind in TEMPLATES]
     known = (*RUNNABLE, CONFIG_MAP, SECRET)
     left_out = [each for each in others if each.kind not in known]
-    return Submission(_workflow(source), source, config_maps, secrets, templates, left_out)
+    return Submission(as_workflow(source), source, config_maps, secrets, templates, left_out)
 
 
-def _the_one(objects: Sequence[Object]) -> Object:
+def _the_one(objects: Sequence[Object], place: str) -> Object:
     found = runnable(objects)
     if len(found) == 1:
         return found[0]
     if found:
-        problems = [
-            each.problem(f"{each.kind} {each.name or '(without a name)'} is one of {len(found)}") for each in found
-        ]
-        raise ManifestError([*problems, Problem(found[0].file, 0, "several can be run; keep the one wanted in a file")])
-    file = objects[0].file if objects else "the file"
+        words = "{} {} is one of {} that can be run; keep the one wanted in a file of its own"
+        raise ManifestError([e.problem(words.format(e.kind, e.name or "(without a name)", len(found))) for e in found])
     kinds = ", ".join(sorted({each.kind for each in objects})) or "nothing"
-    raise ManifestError([Problem(file, 0, f"has no Workflow to run; there is {kinds}")])
+    raise ManifestError([Problem(place, 0, f"has no Workflow to run; there is {kinds}")])
 
 
-def _workflow(source: Object) -> dict[str, Any]:
+def as_workflow(source: Object) -> dict[str, Any]:
+    """The Workflow that one of RUNNABLE is, or that has its spec."""
     value = source.value
     if source.kind == WORKFLOW:
         return value
@@ -104,13 +101,15 @@ def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in mapping.items() if name != key}
 
 
-def _config_map(source: Object) -> dict[str, bytes]:
+def config_map(source: Object) -> dict[str, bytes]:
+    """Its contents by key. Raises ManifestError."""
     texts = {key: _text(source, "data", key, value) for key, value in _entries(source, "data").items()}
     files = {key: _decoded(source, "binaryData", key, value) for key, value in _entries(source, "binaryData").items()}
     return _files(source, texts | files)
 
 
-def _secret(source: Object) -> dict[str, bytes]:
+def secret(source: Object) -> dict[str, bytes]:
+    """Its contents by key. Raises ManifestError."""
     files = {key: _decoded(source, "data", key, value) for key, value in _entries(source, "data").items()}
     texts = {key: _text(source, "stringData", key, value) for key, value in _entries(source, "stringData").items()}
     return _files(source, files | texts)

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 
+from ...learner import contract
 from . import leases, supervisor
 from .retrieval import retrieve
 from .state import NO_ROOM, Home, Job, try_lock
@@ -39,7 +40,7 @@ def carry_out(home: Home, job: Job) -> None:
             raise
         _make_room(job)
         _end_pods(job)
-    if job.deleting.read_text() == RESULTS:
+    if job.deleting.read_text() == RESULTS and (job.objects / "configmaps" / job.id / contract.JOB_FILE).exists():
         retrieve(home, job, "remove")
     leases.release(home, job)
     home.remove(job)

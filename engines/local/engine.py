@@ -22,17 +22,21 @@ from ..base import (
     EngineError,
     Event,
     LogLine,
+    NoSuchJob,
     Refused,
     Selection,
 )
-from ..status import FAILED, HALTED, JobStatus, job_status
+from ..nodes import is_training_job
+from ..status import FAILED, HALTED, TRAINING_JOB, JobStatus, job_status
+from ..status import TERMINAL as TERMINAL_STATES
 from .notify import Watcher
 from .runners import TERMINAL, revive, spawn
-from .state import Home, Job, read_json, write_json
+from .state import Home, Job, read_json
 
 if TYPE_CHECKING:
     from ...workflows.compile import Compiled
     from .leases import Capacity
+    from .records import Objects
 
 HALT_LOOK = 1.0
 
@@ -57,18 +61,18 @@ class LocalEngine:
         return Capacity.of_this_machine()
 
     def submit(self, compiled: Compiled, job_id: str) -> None:
-        from . import pods
+        from . import pods, records
 
         workflow = {**compiled.workflow, "metadata": {**compiled.workflow["metadata"], "name": job_id}}
         workflow["metadata"].pop("generateName", None)
         self._check(workflow)
 
         def fill(job: Job) -> None:
-            self._record(job, workflow, pods.store_environment(os.environ))
-            _write_files(job.objects / "configmaps" / job_id, compiled.config)
+            records.write(job, workflow, self._python, pods.store_environment(os.environ))
+            records.write_objects(job, "configmaps", {job_id: compiled.config})
             for suffix, files in compiled.secrets.items():
-                token = {} if suffix else {contract.TOKEN_FILE: _token().encode()}
-                _write_files(job.objects / "secrets" / f"{job_id}{suffix}", {**files, **token})
+                token = {} if suffix else {contract.TOKEN_FILE: records.token().encode()}
+                records.write_objects(job, "secrets", {f"{job_id}{suffix}": {**files, **token}})
 
         spawn(self._home.create(job_id, fill))
 
@@ -76,43 +80,40 @@ class LocalEngine:
         self,
         workflow: Mapping[str, Any],
         *,
-        config_maps: Mapping[str, Mapping[str, bytes]] | None = None,
-        secrets: Mapping[str, Mapping[str, bytes]] | None = None,
+        config_maps: Objects | None = None,
+        secrets: Objects | None = None,
+        replace: bool = False,
     ) -> str:
         """Starts an Argo Workflow that is no training job. Returns its name, which is the job's id.
 
         `config_maps` and `secrets` are the objects that it reads: contents by key, by the object's name. Raises Refused
-        for a Workflow that can't run here, EngineError if the name is taken.
+        for a Workflow that can't run here, and if the name is taken: with `replace` only by one that has not ended.
         """
-        from . import plain
+        from . import plain, records
 
         wanted = plain.named(workflow)
         self._check(wanted)
+        job_id: str = wanted["metadata"]["name"]
+        self._make_way(job_id, replace)
 
         def fill(job: Job) -> None:
-            self._record(job, wanted, {})
-            for kind, objects in (("configmaps", config_maps), ("secrets", secrets)):
-                for name, files in (objects or {}).items():
-                    _write_files(job.objects / kind / name, files)
+            records.write(job, wanted, self._python, {})
+            records.write_objects(job, "configmaps", config_maps or {})
+            records.write_objects(job, "secrets", secrets or {})
 
-        job_id: str = wanted["metadata"]["name"]
         spawn(self._home.create(job_id, fill))
         return job_id
 
-    def _record(self, job: Job, workflow: dict[str, Any], store: dict[str, str]) -> None:
-        """Writes a new Workflow and what of the submitter's environment belongs to it."""
-        from . import pods
-
-        annotations = {**(workflow["metadata"].get("annotations") or {}), contract.ANNOTATION_RELEASED: "true"}
-        workflow["metadata"].update(
-            uid=_token(),
-            namespace=pods.NAMESPACE,
-            creationTimestamp=_timestamp(time.time()),
-            annotations=annotations,
-        )
-        write_json(job.control / contract.CONTROL_WORKFLOW, workflow)
-        kept = {"python": self._python, "env": pods.user_environment(self._python, os.environ), "store": store}
-        write_json(job.path / "environment.json", kept)
+    def _make_way(self, job_id: str, replace: bool) -> None:
+        try:
+            state = self.status(job_id).state
+        except NoSuchJob:
+            return
+        if not replace:
+            raise Refused(f"{job_id} is there already ({state}); --replace runs it anew, --name NAME beside it")
+        if state not in TERMINAL_STATES:
+            raise Refused(f"{job_id} is {state}, not ended; `ffdl stop {job_id}` ends it")
+        self.delete(job_id)
 
     def _check(self, workflow: dict[str, Any]) -> None:
         """Raises Refused for what can never run here."""
@@ -250,7 +251,7 @@ class LocalEngine:
         deadline = None if timeout is None else time.monotonic() + timeout
         while wait:
             for status in self.watch(job_id, HALT_LOOK):
-                if status.terminal or status.state == "HALTED":
+                if status.terminal or (status.state == HALTED and _rests(job, status)):
                     return
             if unheard and (alone := _learners_without_helper(job.workflow())):
                 for pod in alone:
@@ -272,7 +273,9 @@ class LocalEngine:
         with job.edit() as workflow:
             _refuse_finished(workflow, "stop")
             halted = bool(workflow["spec"].pop("suspend", None))
-            if halted or not _live(workflow, "checkpoint"):
+            if not is_training_job(workflow):
+                workflow["spec"]["shutdown"] = "Stop"
+            elif halted or not _live(workflow, "checkpoint"):
                 workflow["spec"]["shutdown"] = "Stop"
                 workflow["metadata"]["annotations"].setdefault(contract.ANNOTATION_REASON, "stopped")
             else:
@@ -284,30 +287,12 @@ class LocalEngine:
         (self._home.path / "active" / job.id).touch()
 
     def resubmit(self, job_id: str, new_id: str) -> None:
-        import shutil
+        from . import records
 
         old = self._home.job(job_id)
-        source = old.workflow()
-        source.pop("status")
-        for key in ("suspend", "shutdown"):
-            source["spec"].pop(key, None)
-        own = (contract.ANNOTATION_REASON, contract.ANNOTATION_STOP)
-        annotations = {k: v for k, v in source["metadata"].get("annotations", {}).items() if k not in own}
-        self._check(source)
-
-        def fill(job: Job) -> None:
-            metadata = {**source["metadata"], "name": new_id, "annotations": annotations}
-            metadata.update(uid=_token(), creationTimestamp=_timestamp(time.time()))
-            write_json(job.control / contract.CONTROL_WORKFLOW, {**source, "metadata": metadata})
-            shutil.copy2(old.path / "environment.json", job.path / "environment.json")
-            for kind in ("configmaps", "secrets"):
-                for folder in sorted((old.objects / kind).iterdir()):
-                    target = job.objects / kind / folder.name.replace(job_id, new_id)
-                    shutil.copytree(folder, target)
-            token = _token().encode()
-            contract.atomic_write(str(job.objects / "secrets" / new_id / contract.TOKEN_FILE), token, 0o600)
-
-        spawn(self._home.create(new_id, fill))
+        workflow = records.again(old)
+        self._check(workflow)
+        spawn(self._home.create(new_id, lambda job: records.copy(old, job, workflow)))
 
     def delete(self, job_id: str, results: bool = False) -> None:
         from . import deletion
@@ -316,6 +301,8 @@ class LocalEngine:
 
     def download(self, job_id: str, what: str, folder: Path) -> Path:
         job = self._home.job(job_id)
+        if not is_training_job(job.workflow()):
+            raise Refused(f"{job_id} is no training job: it has no {what}; `ffdl logs {job_id}` prints what it wrote")
         target = folder / f"{job_id}-{what}"
         if what == DEFINITION:
             target = folder / f"{job_id}-definition.zip"
@@ -363,26 +350,17 @@ def _read_status(job: Job) -> JobStatus:
     return replace(status, reason="is being deleted") if job.deleting.exists() else status
 
 
-def _token() -> str:
-    return os.urandom(24).hex()
-
-
-def _timestamp(moment: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
-
-
-def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    folder.mkdir(parents=True, mode=0o700)
-    for name, data in files.items():
-        contract.atomic_write(str(folder / name), data, 0o600)
-
-
 def _refuse_finished(workflow: dict[str, Any], verb: str) -> None:
     phase = workflow["status"].get("phase")
     if phase in TERMINAL:
         name = workflow["metadata"]["name"]
         ended = "COMPLETED" if phase == "Succeeded" else "FAILED"
         raise Refused(f"{name} is {ended}: there is nothing to {verb}; `ffdl resubmit {name}` runs it again")
+
+
+def _rests(job: Job, status: JobStatus) -> bool:
+    """A runner that had not yet seen the halt may still start a pod; a training job's would be told to end."""
+    return status.kind == TRAINING_JOB or not job.has_runner()
 
 
 def _live(workflow: dict[str, Any], template: str) -> list[str]:
@@ -400,6 +378,8 @@ def _live(workflow: dict[str, Any], template: str) -> list[str]:
 
 def _learners_without_helper(workflow: dict[str, Any]) -> list[str]:
     """Learners that nobody tells of the halt: the helper is gone, and Argo starts none while suspended."""
+    if not is_training_job(workflow):
+        return []
     return [] if _live(workflow, "checkpoint") else _live(workflow, "learner")
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..base import Refused
 
-Files = Mapping[str, bytes]  # contents by key
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes makes names of: no word comes out by chance
 _SUFFIX_LENGTH = 5
@@ -18,6 +17,12 @@ _SUFFIX_LENGTH = 5
 def generated(prefix: str) -> str:
     """A name as Kubernetes makes one of `generateName`."""
     return prefix + "".join(_SUFFIX[byte % len(_SUFFIX)] for byte in os.urandom(_SUFFIX_LENGTH))
+
+
+def renamed(name: str) -> str:
+    """A new name like `name`: with another end where it has a generated one."""
+    base, _, end = name.rpartition("-")
+    return generated(f"{base if base and len(end) == _SUFFIX_LENGTH and set(end) <= set(_SUFFIX) else name}-")
 
 
 def named(workflow: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ffdl.engines.base import EngineError, Refused
+from ffdl.engines.base import Refused
 from ffdl.engines.local.engine import LocalEngine
 
 
@@ -34,8 +34,19 @@ def test_it_runs_to_its_end_under_the_name_it_has(engine):
     status = ended(engine, job_id)
     assert (status.kind, status.state, status.progress, status.learners) == ("Workflow", "COMPLETED", 1.0, 0)
     assert [line.text for line in engine.logs(job_id, step="main")] == ["hello"]
-    with pytest.raises(EngineError, match="a job hello is there already"):
+    with pytest.raises(Refused, match=r"hello is there already \(COMPLETED\); --replace runs it anew"):
         engine.submit_workflow(workflow("true", name="hello"))
+
+
+def test_its_name_can_be_taken_over_once_it_has_ended(engine):
+    """Who writes a Workflow runs the same file again and again; one that runs is never lost that way."""
+    engine.submit_workflow(workflow("sleep 60", name="hello"))
+    with pytest.raises(Refused, match="not ended; `ffdl stop hello` ends it"):
+        engine.submit_workflow(workflow("true", name="hello"), replace=True)
+    engine.stop("hello")
+    assert ended(engine, "hello").state == "FAILED"
+    engine.submit_workflow(workflow("true", name="hello"), replace=True)
+    assert ended(engine, "hello").state == "COMPLETED"
 
 
 def test_a_name_is_made_of_generate_name(engine):

@@ -1,0 +1,74 @@
+"""What is written when a job is made: its Workflow, the objects that it reads, and what it has of its submitter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...learner import contract
+from ..nodes import is_training_job
+from . import pods
+from .state import Job, write_json
+
+Objects = Mapping[str, Mapping[str, bytes]]  # contents by key, by the object's name
+
+_OWN = (contract.ANNOTATION_REASON, contract.ANNOTATION_STOP)  # annotations that a job gets while it runs
+
+
+def write(job: Job, workflow: dict[str, Any], python: str, store: Mapping[str, str]) -> None:
+    """Writes a new Workflow, and this process's environment for its pods; `store`: what only our own steps get."""
+    metadata = workflow["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), contract.ANNOTATION_RELEASED: "true"}
+    own = {"uid": token(), "namespace": pods.NAMESPACE, "creationTimestamp": _now(), "annotations": annotations}
+    write_json(job.control / contract.CONTROL_WORKFLOW, {**workflow, "metadata": {**metadata, **own}})
+    environment = pods.user_environment(python, os.environ)
+    write_json(job.path / "environment.json", {"python": python, "env": environment, "store": store})
+
+
+def write_objects(job: Job, kind: str, objects: Objects) -> None:
+    """ConfigMaps or Secrets, as folders of files."""
+    for name, files in objects.items():
+        write_files(job.objects / kind / name, files)
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.mkdir(parents=True, mode=0o700)
+    for name, data in files.items():
+        contract.atomic_write(str(folder / name), data, 0o600)
+
+
+def again(old: Job) -> dict[str, Any]:
+    """The Workflow of a job as it was submitted."""
+    source = old.workflow()
+    source.pop("status")
+    for key in ("suspend", "shutdown"):
+        source["spec"].pop(key, None)
+    annotations = {k: v for k, v in (source["metadata"].get("annotations") or {}).items() if k not in _OWN}
+    return {**source, "metadata": {**source["metadata"], "annotations": annotations}}
+
+
+def copy(old: Job, job: Job, workflow: dict[str, Any]) -> None:
+    """Writes the record of `job`, which runs the `workflow` of `old` again with the same objects and environment."""
+    metadata = {**workflow["metadata"], "name": job.id, "uid": token(), "creationTimestamp": _now()}
+    write_json(job.control / contract.CONTROL_WORKFLOW, {**workflow, "metadata": metadata})
+    shutil.copy2(old.path / "environment.json", job.path / "environment.json")
+    training = is_training_job(workflow)
+    for kind in ("configmaps", "secrets"):
+        for folder in sorted((old.objects / kind).glob("*")):
+            name = folder.name.replace(old.id, job.id) if training else folder.name  # ours bear the job's name
+            shutil.copytree(folder, job.objects / kind / name)
+    if training:
+        secret = job.objects / "secrets" / job.id / contract.TOKEN_FILE
+        contract.atomic_write(str(secret), token().encode(), 0o600)
+
+
+def token() -> str:
+    return os.urandom(24).hex()
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,260 @@
+"""`ffdl run`, and what a user does with an Argo Workflow on one machine: look at it, read logs, stop and resume it."""
+
+import json
+import os
+import signal
+import time
+
+import click
+import pytest
+import yaml
+
+from ffdl.engines.local.engine import LocalEngine
+from tests.cli.shell import Terminal
+
+API = "argoproj.io/v1alpha1"
+
+
+@pytest.fixture
+def runner(shell):
+    """The shell; its jobs are deleted afterwards, so that none outlives the test."""
+    yield shell
+    shell.ffdl("delete", "--all", "-y")
+
+
+def sh(name, command, *inputs, **more):
+    template = {"name": name, "container": {"image": "debian", "command": ["sh", "-c", command]}, **more}
+    return template | ({"inputs": {"parameters": [{"name": i} for i in inputs]}} if inputs else {})
+
+
+def dag(name, **tasks):
+    """Tasks by name: `"TEMPLATE"` or `"TEMPLATE after A && B"`."""
+    listed = []
+    for task, words in tasks.items():
+        template, _, depends = words.partition(" after ")
+        listed.append({"name": task, "template": template} | ({"depends": depends} if depends else {}))
+    return {"name": name, "dag": {"tasks": listed}}
+
+
+def workflow(*templates, name="flow", kind="Workflow", **spec):
+    spec = {"entrypoint": templates[0]["name"], "templates": list(templates), **spec}
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def write(shell, *objects, name="flow.yaml"):
+    (shell.folder / name).write_text(yaml.safe_dump_all(objects, sort_keys=False))
+    return name
+
+
+DIAMOND = (
+    dag("main", a="say", b="say after a", c="say after a", d="say after b && c"),
+    sh("say", "echo I am {{pod.name}}"),
+)
+
+
+def test_a_workflow_runs_to_its_end_before_the_users_eyes(runner):
+    """The file that a cluster takes runs here: each node's change is a line, the exit code is the Workflow's."""
+    done = runner.ffdl("run", write(runner, workflow(*DIAMOND)))
+    words = [line.split()[1:4] for line in done.stdout.splitlines()]
+    assert words[0] == ["●", "Running", "flow"]
+    assert words[-1] == ["✔", "Succeeded", "flow"]
+    ended = [node for _, phase, node in words if phase == "Succeeded"]
+    assert (ended[0], ended[-2:]) == ("a", ["d", "flow"])
+    assert done.stderr == "flow Succeeded\n"
+    assert runner.ffdl("status", "flow").stdout == "COMPLETED\n"
+
+
+def test_a_terminal_shows_the_tree_that_grows(runner):
+    """One picture of what runs in what, in place, instead of lines that scroll away."""
+    nested = (dag("main", outer="inner"), {"name": "inner", "steps": [[{"name": "x", "template": "say"}]]})
+    shown, code = runner.terminal("run", write(runner, workflow(*nested, sh("say", "true"))))
+    assert code == 0
+    last = click.unstyle(shown).rpartition("STEP ")[2].splitlines()
+    assert [line.split("  main")[0].split("  inner")[0].split("  say")[0].rstrip() for line in last[1:]] == [
+        "✔ flow",
+        "└─✔ outer",
+        "  └─✔ x",
+        "flow Succeeded",
+    ]
+    assert "\x1b[" in shown
+
+
+def test_a_failure_is_code_1_with_the_reason_and_the_last_lines(runner):
+    """Why it failed must be on the screen, not three commands away."""
+    templates = (dag("main", ok="fine", bad="wrong", never="fine after bad"), sh("fine", "echo fine"))
+    wrong = sh("wrong", "seq 100; echo no such file >&2; exit 3", retryStrategy={"limit": 1})
+    done = runner.ffdl("run", write(runner, workflow(*templates, wrong)), code=1)
+    assert "  100\n  no such file\nflow Failed: bad(1): main: Error (exit code 3)" in done.stderr
+    assert "omitted: depends condition not met" in done.stdout
+    shown = runner.ffdl("show", "flow").stdout
+    assert "(attempt 2)" in shown
+    assert "├─✖ bad(1)" in shown.replace("│ └─", "├─")
+
+
+def test_logs_say_whose_line_it_is_and_one_nodes_can_be_had(runner):
+    """While it runs and for as long as it is kept."""
+    main = dag("main", build="inner", test="say after build")
+    inner = {"name": "inner", "steps": [[{"name": "each", "template": "say", "withItems": ["x", "z"]}]]}
+    file = write(runner, workflow(main, inner, sh("say", "echo hello; echo world")))
+    done = runner.ffdl("run", file, "--logs")
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"{node} | {word}" for node in ("build.each(0:x)", "build.each(1:z)", "test") for word in ("hello", "world")
+    )
+    assert "Succeeded  build" in done.stderr
+    assert runner.ffdl("logs", "flow", "--step", "test").stdout == "hello\nworld\n"
+    assert runner.ffdl("logs", "flow", "--step", "build.each", "--tail", "1").stdout == "world\nworld\n"
+    assert len(runner.ffdl("logs", "flow").stdout.splitlines()) == 6
+
+
+def test_parameters_come_from_the_command_line_and_a_file(runner):
+    """As with `argo submit -p`; a name that nobody reads is a slip that must not pass."""
+    given = {"parameters": [{"name": "word", "value": "hello"}, {"name": "times", "value": 1}]}
+    template = sh("main", "for i in $(seq {{workflow.parameters.times}}); do echo {{workflow.parameters.word}}; done")
+    file = write(runner, workflow(template, arguments=given))
+    (runner.folder / "values.json").write_text('{"word": "from the file", "times": 2}')
+    done = runner.ffdl("run", file, "-p", "word=a=b", "--param-file", "values.json", "--logs")
+    assert done.stdout == "flow | a=b\nflow | a=b\n"
+    assert "-p wrod: the Workflow has no such parameter; did you mean word?" in runner.fails(
+        "run", file, "-p", "wrod=x"
+    )
+    assert "write it as NAME=VALUE" in runner.fails("run", file, "-p", "word")
+
+
+def test_another_entrypoint_and_name(runner):
+    """One template of a large Workflow is tried by itself."""
+    file = write(runner, workflow(*DIAMOND, sh("greet", "echo {{inputs.parameters.whom}}", "whom")))
+    arguments = ("--entrypoint", "greet", "--name", "mine", "-p", "whom=you", "--logs")
+    assert runner.ffdl("run", file, *arguments).stdout == "mine | you\n"
+    assert "there are main, say, greet" in runner.fails("run", file, "--entrypoint", "other")
+
+
+def test_scripts_get_the_whole_workflow(runner):
+    """`-o json` prints the object as `argo get -o json` would, and nothing else."""
+    file = write(runner, workflow(*DIAMOND))
+    made = json.loads(runner.ffdl("run", file, "-o", "json").stdout)
+    assert (made["kind"], made["status"]["phase"], len(made["status"]["nodes"])) == ("Workflow", "Succeeded", 5)
+    assert runner.ffdl("run", file, "--replace", "-o", "name").stdout == "flow\n"
+    failing = write(runner, workflow(sh("main", "exit 1"), name="red"))
+    assert json.loads(runner.ffdl("run", failing, "-o", "json", code=1).stdout)["status"]["phase"] == "Failed"
+
+
+def test_what_lies_beside_it_is_used(runner):
+    """One file can hold all that a Workflow needs: nobody has a cluster to put Secrets into first."""
+    env = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}
+    template = sh("main", "cat /words/greeting; echo $TOKEN")
+    template["container"] |= {"env": [env], "volumeMounts": [{"name": "w", "mountPath": "/words"}]}
+    objects = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"}, "data": {"greeting": "hello\n"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "data": {"token": "Z2VoZWlt"}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}},
+    ]
+    made = workflow(
+        template, volumes=[{"name": "w", "configMap": {"name": "words"}}], podGC={"strategy": "OnPodSuccess"}
+    )
+    done = runner.ffdl("run", write(runner, *objects, made), "--logs")
+    assert done.stdout == "flow | hello\nflow | geheim\n"
+    notes = [line for line in done.stderr.splitlines() if line.startswith("Note: ")]
+    assert notes[0] == "Note: flow.yaml:17: Service web is left out: nothing here reads it"
+    assert notes[1].startswith("Note: flow.yaml:49: spec.podGC: ")
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize("kind", ["CronWorkflow", "WorkflowTemplate"])
+def test_what_would_be_run_later_can_be_run_now(runner, kind):
+    """A nightly job is tried by day."""
+    made = workflow(sh("main", "echo now"), name="nightly", kind=kind)
+    if kind == "CronWorkflow":
+        made["spec"] = {"schedule": "0 3 * * *", "workflowSpec": made["spec"]}
+    done = runner.ffdl("run", write(runner, made), "--logs")
+    name, _, line = done.stdout.partition(" | ")
+    assert line == "now\n"
+    assert name.startswith("nightly-")
+
+
+def test_what_can_not_run_ends_before_anything_does_with_its_line(runner):
+    """A file that is half understood must not half run."""
+    file = write(runner, workflow(dag("main", a="gone"), sh("say", "true"), hostNetwork=True, shutdown="Maybe"))
+    done = runner.ffdl("run", file, code=2)
+    assert "flow.yaml:12: template name 'gone' undefined" in done.stderr
+    assert "flow.yaml:21: spec.shutdown: Maybe: not executed by the embedded engine" in done.stderr
+    assert runner.ffdl("list", "-o", "name").stdout == ""
+    (runner.folder / "tab.yaml").write_text("kind: Workflow\nspec:\n\tentrypoint: x\n")
+    assert runner.fails("run", "tab.yaml") == "tab.yaml:3: a tab stands in the indentation; use spaces"
+    (runner.folder / "empty.yaml").write_text("")
+    assert runner.fails("run", "empty.yaml") == "empty.yaml: has no Workflow to run; there is nothing"
+    assert "No such file" in runner.fails("run", "missing.yaml")
+
+
+def test_ctrl_c_ends_the_watching_only_and_says_how_to_go_on(runner):
+    """Nobody loses an hour's work by a key; the commands for both wishes are told."""
+    with Terminal(runner, "run", write(runner, workflow(sh("main", "sleep 60")))) as screen:
+        screen.until("flow  main")
+        screen.type("\x03")
+        shown, code = screen.end()
+    assert code == 130
+    assert "`ffdl stop flow` ends it" in shown
+    assert runner.ffdl("status", "flow").stdout == "PROCESSING\n"
+    runner.ffdl("stop", "flow")
+    done = runner.ffdl("wait", "flow", code=1)
+    assert "flow FAILED" in done.stderr
+    assert "Stopped with strategy 'Stop'" in runner.ffdl("show", "flow").stdout
+
+
+def test_a_detached_run_goes_on_when_its_runner_is_killed(runner):
+    """State is the job's folder: whoever looks next takes over."""
+    file = write(runner, workflow(dag("main", a="nap", b="nap after a"), sh("nap", "sleep 1; echo slept")))
+    assert runner.ffdl("run", file, "--detach").stdout == "flow\n"
+    runner_of = until(lambda: [pid for pid in processes("ffdl-runner") if str(runner.home) in command(pid)])
+    os.kill(runner_of[0], signal.SIGKILL)
+    runner.ffdl("wait", "flow")
+    assert runner.ffdl("logs", "flow").stdout == "a | slept\nb | slept\n"
+
+
+def processes(name):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as stream:
+                found += [int(pid)] * (stream.read().strip() == name)
+        except OSError:
+            continue
+    return found
+
+
+def command(pid):
+    with open(f"/proc/{pid}/cmdline") as stream:
+        return stream.read()
+
+
+def until(look):
+    deadline = time.monotonic() + 30
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def test_a_halted_workflow_starts_nothing_until_it_is_resumed(runner):
+    """Argo's suspend: what runs goes on, nothing new begins; no process of ours is left."""
+    file = write(runner, workflow(dag("main", a="nap", b="nap after a"), sh("nap", "sleep 1")))
+    runner.ffdl("run", file, "--detach")
+    runner.ffdl("halt", "flow")
+    assert runner.ffdl("status", "flow").stdout == "HALTED\n"
+    runner.ffdl("wait", "flow", code=3)
+    runner.ffdl("resume", "flow")
+    runner.ffdl("wait", "flow")
+    nodes = LocalEngine(runner.home).workflow("flow")["status"]["nodes"].values()
+    assert sorted(node["displayName"] for node in nodes) == ["a", "b", "flow"]
+
+
+def test_it_is_listed_as_what_it_is_and_can_be_run_again(runner):
+    """No learners, no framework; `download` says what there is instead."""
+    runner.ffdl("run", write(runner, workflow(sh("main", "echo hello"))))
+    again = runner.ffdl("resubmit", "flow", "--wait").stdout.strip()
+    assert again.startswith("flow-")
+    rows = [line.split()[1:5] for line in runner.ffdl("list").stdout.splitlines()[1:]]
+    assert rows == [[name, "Workflow", "COMPLETED", "100%"] for name in (again, "flow")]
+    assert "Learners" not in runner.ffdl("show", again).stdout
+    assert "`ffdl logs flow` prints what it wrote" in runner.fails("download", "flow")
+    runner.ffdl("delete", "flow", "--results")
+    assert runner.ffdl("logs", again).stdout == f"{again} | hello\n"
