@@ -3,6 +3,20 @@
 from .controller import reconcile
 from .decision import Decision, PodRequest, Resource
 from .fields import unsupported, without_effect
+from .operation import Memory
+from .suspension import NotSuspendedError, resume
 from .validate import invalid, problems
 
-__all__ = ["Decision", "PodRequest", "Resource", "invalid", "problems", "reconcile", "unsupported", "without_effect"]
+__all__ = [
+    "Decision",
+    "Memory",
+    "NotSuspendedError",
+    "PodRequest",
+    "Resource",
+    "invalid",
+    "problems",
+    "reconcile",
+    "resume",
+    "unsupported",
+    "without_effect",
+]

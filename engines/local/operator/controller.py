@@ -65,8 +65,7 @@ def reconcile(
         op.wake_at(op.deadline + 0.001)
     running = any(node["type"] == "Pod" and node["phase"] == RUNNING for node in op.nodes.live())
     _set_condition(status, "PodRunning", running)
-    if op.nodes.changed() or "progress" not in status:
-        status["progress"] = progress.update(op.nodes)
+    status["progress"] = progress.update(op.nodes, status.get("progress", ""))
     status["nodes"] = op.nodes.to_dict()
     terminate = pods.superfluous(op)
     return Decision(status, list(op.pods.values()), terminate, list(op.resources.values()), op.wake)

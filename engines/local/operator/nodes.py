@@ -21,10 +21,16 @@ class Nodes:
         self._nodes: dict[str, Node] = dict(nodes)
         self._names: dict[str, str]
         self._live: dict[str, None]
+        self._parents: dict[str, list[str]]
         self.census: Census
         if before is not None and before._nodes is nodes:
             self._names, self._live, self.census = before._names, before._live, before.census
+            self._parents = before._parents
         else:
+            self._parents = {}
+            for key, node in nodes.items():
+                for child in node.get("children") or []:
+                    self._parents.setdefault(child, []).append(key)
             self._names = {node["name"]: key for key, node in nodes.items()}
             self._live = {key: None for key, node in nodes.items() if node["phase"] not in FULFILLED}
             self.census = Census(nodes.values())
@@ -135,11 +141,23 @@ class Nodes:
         if child in known:
             return
         known.add(child)
+        self._parents.setdefault(child, []).append(key)
         parent = self.edit(self[key])
         if key not in self._own_lists:
             self._own_lists.add(key)
             parent["children"] = list(parent.get("children") or [])
         parent["children"].append(child)
+
+    def above(self, key: str) -> set[str]:
+        """The ids of the nodes from which `id` can be reached."""
+        found: set[str] = set()
+        stack = [key]
+        while stack:
+            for parent in self._parents.get(stack.pop(), ()):
+                if parent not in found:
+                    found.add(parent)
+                    stack.append(parent)
+        return found
 
     def children(self, node: Node) -> list[Node]:
         return [self._nodes[key] for key in self[node["id"]].get("children") or []]

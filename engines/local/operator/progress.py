@@ -1,59 +1,59 @@
-"""`progress` of nodes and Workflow: `N/M`, summed up over the pods beneath, failed attempts included."""
+"""`progress` of nodes and Workflow: `N/M`, summed up over the pods and gates beneath, failed attempts included."""
 
 from __future__ import annotations
 
-from .nodes import Nodes
-from .phases import SUCCEEDED
+from .nodes import Node, Nodes
+from .phases import OMITTED, SKIPPED, SUCCEEDED
+
+Progress = tuple[int, int]  # reached, total
 
 _ZERO = (0, 0)
+_EXECUTABLE = frozenset(("Pod", "Suspend", "Container"))  # what has progress of its own
+_DONE = frozenset((SUCCEEDED, SKIPPED, OMITTED))
 
 
 def valid(progress: str) -> bool:
     return _parse(progress) != _ZERO
 
 
-def update(nodes: Nodes) -> str:
-    """Brings the nodes' progress up to date; returns the Workflow's."""
-    own: dict[str, tuple[int, int]] = {}
-    total = _ZERO
-    for node in nodes:
-        if node["type"] != "Pod":
+def update(nodes: Nodes, total: str) -> str:
+    """Brings the nodes' progress up to date with what changed in this pass; returns the Workflow's, `total` before."""
+    sums: dict[str, Progress] = {}
+    whole = _parse(total)
+    for old, new in nodes.changed():
+        if new["type"] not in _EXECUTABLE:
             continue
-        done = _parse(node.get("progress", "")) if node.get("progress") else (0, 1)
-        if node["phase"] == SUCCEEDED:
-            done = (done[1], done[1])
-        own[node["id"]] = done
-        total = (total[0] + done[0], total[1] + done[1])
-        _write(nodes, node["id"], done)
-    for node in nodes:
-        if node["type"] != "Pod":
-            _write(nodes, node["id"], _sum(nodes, node["id"], own))
-    return f"{total[0]}/{total[1]}"
+        own = _own(new)
+        if new.get("progress") != _text(own):
+            nodes.edit(new)["progress"] = _text(own)
+        before = _own(old) if old is not None else _ZERO
+        more = (own[0] - before[0], own[1] - before[1])
+        if more == _ZERO:
+            continue
+        whole = _add(whole, more)
+        for above in nodes.above(new["id"]):
+            sums[above] = _add(sums.get(above, _ZERO), more)
+    for key, more in sums.items():
+        node = nodes[key]
+        if node["type"] not in _EXECUTABLE:
+            nodes.edit(node)["progress"] = _text(_add(_parse(node.get("progress", "")), more))
+    return _text(whole)
 
 
-def _sum(nodes: Nodes, key: str, own: dict[str, tuple[int, int]]) -> tuple[int, int]:
-    """Over everything that can be reached from the node, which is also what runs after it: as Argo does."""
-    reached, total = 0, 0
-    seen = set(nodes[key].get("children") or [])
-    stack = list(seen)
-    while stack:
-        child = stack.pop()
-        if child in own:
-            reached, total = reached + own[child][0], total + own[child][1]
-        for next_ in nodes[child].get("children") or []:
-            if next_ not in seen:
-                seen.add(next_)
-                stack.append(next_)
-    return reached, total
+def _own(node: Node) -> Progress:
+    own = _parse(node["progress"]) if node.get("progress") else (0, 1)
+    return (own[1], own[1]) if node["phase"] in _DONE else own
 
 
-def _write(nodes: Nodes, key: str, done: tuple[int, int]) -> None:
-    text = f"{done[0]}/{done[1]}"
-    if done[1] > 0 and nodes[key].get("progress") != text:
-        nodes.edit(nodes[key])["progress"] = text
+def _add(one: Progress, other: Progress) -> Progress:
+    return one[0] + other[0], one[1] + other[1]
 
 
-def _parse(progress: str) -> tuple[int, int]:
+def _text(progress: Progress) -> str:
+    return f"{progress[0]}/{progress[1]}"
+
+
+def _parse(progress: str) -> Progress:
     left, slash, right = progress.partition("/")
     if (
         not (slash and left.isdecimal() and right.isdecimal() and left.isascii() and right.isascii())

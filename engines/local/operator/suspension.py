@@ -64,7 +64,10 @@ def resume(
         if outputs:
             status |= _supply(nodes, node, outputs, status)
         if not selector:
-            _default(nodes, node)
+            try:
+                _default(nodes, node)
+            except TemplateError as error:
+                raise NotSuspendedError(str(error)) from None
         if phase:
             nodes.mark(node, phase, message or None)
     status["nodes"] = nodes.to_dict()

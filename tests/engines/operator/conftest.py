@@ -151,7 +151,8 @@ class Machine:
             decision = self.decide()
             self.write(decision)
             self.launch(decision)
-            if not (decision.start or decision.resources or decision.terminate):
+            due = decision.wake is not None and decision.wake <= self.now
+            if not (decision.start or decision.resources or decision.terminate or due):
                 break
         else:
             raise AssertionError("the controller never comes to rest")
@@ -164,10 +165,20 @@ class Machine:
         """Ends the pod of the running node that is displayed as `node`, or begins so, and goes on."""
         found = [n for n in self.nodes("Pod") if n["displayName"].startswith(node) and n["phase"] == "Running"]
         assert len(found) == 1, (node, [n["displayName"] for n in found])
+        return self.end_named(found[0]["name"], code, phase=phase, message=message, **outputs)
+
+    def end_named(
+        self, name: str, code: int | None = 0, *, phase: str = "", message: str = "", **outputs: str
+    ) -> Machine:
+        """As `end`, of the node with this whole name."""
+        (node,) = [n for n in self.nodes("Pod") if n["name"] == name]
+        result = outputs.pop("result", None)
         phase = phase or ("Succeeded" if code == 0 else "Failed")
         if not message and phase == "Failed" and code is not None:
             message = f"main: Error (exit code {code})"
-        self.pods[self.pod(found[0])] = PodObservation(phase, code, message, dict(outputs), finished_at=self.now)
+        self.pods[self.pod(node)] = PodObservation(
+            phase, code, message, dict(outputs), result=result, finished_at=self.now
+        )
         return self.go()
 
     def pod(self, node: dict[str, Any]) -> str:

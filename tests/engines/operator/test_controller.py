@@ -565,16 +565,6 @@ def test_a_failed_step_ends_the_steps(make: Any, machine: Any) -> None:
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
-def test_parallelism(make: Any, machine: Any) -> None:
-    """`spec.parallelism` bounds the pods at once, and all of them get their turn."""
-    dag = make.dag("main", make.task("t", "leaf", withItems=list(range(5))))
-    run = machine(make.workflow(dag, make.leaf("leaf", retry=True), parallelism=2)).go()
-    for ended in range(5):
-        assert len(run.running()) == min(2, 5 - ended)
-        run.end(run.running()[0])
-    assert run.phase == "Succeeded"
-
-
 def test_fail_fast(make: Any, machine: Any) -> None:
     """As in Argo: a task that found no room runs even after another has failed, once there is some."""
     for fail_fast in (True, False):

@@ -24,7 +24,6 @@ def _put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     ("path", "value", "named"),
     [
         ("templates/1/script", {"source": "x"}, "spec.templates[1].script"),
-        ("templates/1/suspend", {}, "spec.templates[1].suspend"),
         ("templates/1/daemon", True, "spec.templates[1].daemon"),
         ("templates/1/sidecars", [{"name": "s"}], "spec.templates[1].sidecars"),
         ("templates/1/timeout", "5s", "spec.templates[1].timeout"),

@@ -39,9 +39,8 @@ _ELSEWHERE = {
     "event": "write the value, or --param",
     "jqFilter": "",
     "jsonPath": "",
-    "supplied": "",
 }
-_PARAMETER: dict[str, Kind] = {"name": TEXT, "value": VALUE, "default": VALUE, "description": TEXT}
+_PARAMETER: dict[str, Kind] = {"name": TEXT, "value": VALUE, "default": VALUE, "description": TEXT, "enum": Each(VALUE)}
 ARGUMENTS = Table(
     "arguments",
     {
@@ -60,7 +59,7 @@ INPUTS = Table(
     "inputs",
     {
         "parameters": Each(
-            Table("inputs: parameters", _PARAMETER, refused=because("write value", "valueFrom", "enum", "globalName"))
+            Table("inputs: parameters", _PARAMETER, refused=because("write value", "valueFrom", "globalName"))
         )
     },
     refused=_ARTIFACTS,
@@ -73,13 +72,17 @@ OUTPUTS = Table(
                 "outputs: parameters",
                 {
                     **_PARAMETER,
+                    "globalName": TEXT,
                     "valueFrom": Table(
                         "outputs: parameters: valueFrom",
-                        {**texts("path", "parameter", "expression"), "default": VALUE},
+                        {
+                            **texts("path", "parameter", "expression"),
+                            "default": VALUE,
+                            "supplied": Table("supplied", {}),
+                        },
                         refused=_ELSEWHERE,
                     ),
                 },
-                refused=because("", "enum", "globalName"),
             )
         )
     },
@@ -128,6 +131,9 @@ TEMPLATE = Table(
             refused=because("", "failureCondition", "flags", "mergeStrategy", "successCondition")
             | {"manifestFrom": "write manifest"},
         ),
+        "suspend": Table("suspend", {"duration": WHOLE_OR_TEXT}),
+        "parallelism": WHOLE,
+        "failFast": FLAG,
         "metadata": METADATA,
     },
     PLACEMENT
@@ -138,8 +144,7 @@ TEMPLATE = Table(
     | because("run a container that does it", "data", "http", "plugin")
     | {"memoize": "its results would have to outlive the Workflow"}
     | because(
-        "", "activeDeadlineSeconds", "archiveLocation", "containerSet", "daemon", "failFast", "parallelism", "script",
-        "sidecars", "suspend", "timeout",
+        "", "activeDeadlineSeconds", "archiveLocation", "containerSet", "daemon", "script", "sidecars", "timeout",
     ),
 )  # fmt: skip
 SPEC = Table(
