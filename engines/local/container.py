@@ -1,4 +1,4 @@
-"""Starting one container of a pod, and what runs in it before the user's program does.
+"""Starting one container of a pod, and what runs in it before and after the user's program does.
 
 With namespaces: supervisor -> starter (makes the namespaces, ends at once) -> first (PID 1 of them, becomes the
 supervisor's own child, waits for main and for orphans; its end is the end of all in the container) -> main.
@@ -8,31 +8,36 @@ it. Main executes nothing before the supervisor has noted it, and nobody lives o
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import select
 import signal
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
 from ...learner import contract
-from . import linux, mounts, processes, sandbox
+from . import linux, mounts, outputs, processes, sandbox
 from .pod import Container, Mount, PodSpec
-from .podfiles import OutputError, PodFiles, read_output, under_mount
+from .podfiles import PodFiles, under_mount
+from .staging import SCRIPT_PATH
 
-FIRST, MAIN, ERROR, ENDED = "first", "main", "error", "ended"  # lines on the channel; the last two followed by JSON
+# lines on the channel; the last three are followed by JSON
+FIRST, MAIN, ERROR, MISSING, ENDED = "first", "main", "error", "missing", "ended"
 ADOPTED, RUN = b"a", b"r"  # bytes on the go pipe: to first, to main
 
 
 @dataclass(frozen=True)
 class Started:
-    """The supervisor's side: `channel` and `log` to read, `go` to write; closing it calls off what has not run yet."""
+    """The supervisor's side: `channel`, `output` and `errors` to read, `go` to write; closing it calls off what has not
+    run yet. `errors` is None where both go into one pipe, which keeps them in order."""
 
     channel: socket.socket
     go: int
-    log: int
+    output: int
+    errors: int | None
     starter: int
 
 
@@ -45,24 +50,28 @@ class _Place:
     files: PodFiles
     channel: socket.socket
     go: int
-    log: int
+    output: int
+    errors: int
 
     def say(self, word: str, value: object = None) -> None:
         self.channel.sendall(f"{word} {json.dumps(value)}\n".encode())
 
 
-def start(spec: PodSpec, container: Container, files: PodFiles, isolation: str, mark: str) -> Started:
-    """Forks the container's first process and returns at once."""
+def start(
+    spec: PodSpec, container: Container, files: PodFiles, isolation: str, mark: str, apart: bool = False
+) -> Started:
+    """Forks the container's first process and returns at once. `apart`: standard output and error have a pipe each."""
     channel, theirs = socket.socketpair()
     channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     go_read, go_write = os.pipe()
-    log_read, log_write = os.pipe()
+    output, output_write = os.pipe()
+    errors, errors_write = os.pipe() if apart else (None, output_write)
     supervisor = os.getpid()
     starter = os.fork()
     if starter == 0:
-        place = _Place(spec, container, files, theirs, go_read, log_write)
+        place = _Place(spec, container, files, theirs, go_read, output_write, errors_write)
         try:
-            keep_only({0, 1, 2, theirs.fileno(), go_read, log_write})
+            keep_only({0, 1, 2, theirs.fileno(), go_read, output_write, errors_write})
             default_signals()
             linux.die_with_parent(signal.SIGKILL)
             if os.getppid() == supervisor:
@@ -72,9 +81,9 @@ def start(spec: PodSpec, container: Container, files: PodFiles, isolation: str, 
         finally:
             os._exit(1)
     theirs.close()
-    os.close(go_read)
-    os.close(log_write)
-    return Started(channel, go_write, log_read, starter)
+    for descriptor in {go_read, output_write, errors_write}:
+        os.close(descriptor)
+    return Started(channel, go_write, output, errors, starter)
 
 
 def keep_only(wanted: set[int]) -> None:
@@ -131,33 +140,26 @@ def _first(place: _Place) -> NoReturn:
     main = os.fork()
     if main == 0:
         _main(place)
-    os.close(place.go)
-    os.close(place.log)
+    for descriptor in {place.go, place.output, place.errors}:
+        os.close(descriptor)
     ended = status = -1
     while ended != main:
         ended, status = os.waitpid(-1, 0)
-    values, problem = read_outputs(place.spec, place.container, "")
-    place.say(ENDED, {"status": status, "outputs": values, "problem": problem})
+    found = outputs.Outputs()
+    if outputs.wanted(place.spec, place.container):
+        _end_others()
+        found = outputs.collect(place.spec, place.container, "", outputs.PLACE)
+    place.say(ENDED, {"status": status, "outputs": asdict(found)})
     os._exit(0)
 
 
-def read_outputs(spec: PodSpec, container: Container, root: str) -> tuple[dict[str, str], str]:
-    """The output parameters of the main container, seen from where it ran, and what is wrong with them, if anything."""
-    values: dict[str, str] = {}
-    problem = ""
-    for output in spec.outputs if container.name == spec.main.name else []:
-        where = root + output.path if root and under_mount(container, output.path) else output.path
-        try:
-            value = read_output(output.name, output.path, where)
-        except OutputError as error:
-            problem = str(error)
-            continue
-        value = output.default if value is None else value
-        if value is None:
-            problem = f"output parameter {output.name}: {output.path}: no such file"
-        else:
-            values[output.name] = value
-    return values, problem
+def _end_others() -> None:
+    """Nothing changes any more while what main has left is read."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def _main(place: _Place) -> NoReturn:
@@ -168,24 +170,37 @@ def _main(place: _Place) -> NoReturn:
         if not os.read(place.go, 1):
             os._exit(1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(place.log, 1)
-        os.dup2(place.log, 2)
+        os.dup2(place.output, 1)
+        os.dup2(place.errors, 2)
         try:
             os.makedirs(container.cwd, exist_ok=True)
             os.chdir(container.cwd)
-            what = container.argv[0]
-            os.execvpe(what, container.argv, container.env)
+            os.execvpe(container.argv[0], container.argv, container.env)
         except (OSError, ValueError, IndexError) as error:
             reason = getattr(error, "strerror", None) or error
             os.write(2, f"can't run {container.argv!r} in {container.cwd}: {reason}\n".encode(errors="replace"))
+            place.say(MISSING, _not_run(container, error))
             os._exit(contract.EXIT_ARGO)
     finally:
         os._exit(contract.EXIT_ARGO)
 
 
+def _not_run(container: Container, error: Exception) -> str:
+    """Why the command could not be run, in the words of Argo's executor."""
+    command = container.argv[0] if container.argv else ""
+    reason = os.strerror(error.errno or errno.EIO).lower() if isinstance(error, OSError) else str(error)
+    if isinstance(error, FileNotFoundError) and "/" not in command:
+        return f'failed to find name in PATH: exec: "{command}": executable file not found in $PATH'
+    if isinstance(error, FileNotFoundError):
+        return f'failed to find name in PATH: exec: "{command}": stat {command}: {reason}'
+    if isinstance(error, PermissionError):
+        return f'failed to find name in PATH: exec: "{command}": {reason}'
+    return f"failed to start command: fork/exec {command}: {reason}"
+
+
 def _linked(spec: PodSpec, container: Container, files: PodFiles, env: dict[str, str]) -> Container:
     """Where there are no namespaces: the mounts as symbolic links below a root that the environment names."""
-    root = str(files.root)
+    root = str(files.links(container.name))
     for mount in sorted(container.mounts, key=lambda m: os.path.normpath(m.path).count("/")):
         link = root + os.path.normpath(mount.path)
         os.makedirs(os.path.dirname(link), exist_ok=True)
@@ -196,7 +211,7 @@ def _linked(spec: PodSpec, container: Container, files: PodFiles, env: dict[str,
     progress = env.get("ARGO_PROGRESS_FILE")
     if progress and under_mount(container, progress):
         env["ARGO_PROGRESS_FILE"] = root + progress
-    argv = list(container.argv)
+    argv = [root + part if part == SCRIPT_PATH else part for part in container.argv]
     if argv and argv[0].startswith("/") and under_mount(container, argv[0]):
         argv[0] = root + argv[0]
     cwd = root + container.cwd if under_mount(container, container.cwd) else container.cwd

@@ -61,14 +61,14 @@ class LocalEngine:
         return Capacity.of_this_machine()
 
     def submit(self, compiled: Compiled, job_id: str) -> None:
-        from . import pods, records
+        from . import environment, records
 
         workflow = {**compiled.workflow, "metadata": {**compiled.workflow["metadata"], "name": job_id}}
         workflow["metadata"].pop("generateName", None)
         self._check(workflow)
 
         def fill(job: Job) -> None:
-            records.write(job, workflow, self._python, pods.store_environment(os.environ))
+            records.write(job, workflow, self._python, environment.store_environment(os.environ))
             records.write_objects(job, "configmaps", {job_id: compiled.config})
             for suffix, files in compiled.secrets.items():
                 token = {} if suffix else {contract.TOKEN_FILE: records.token().encode()}

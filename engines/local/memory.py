@@ -1,8 +1,9 @@
-"""A pod's memory limit: kept by the kernel in a cgroup where one can be made, else by looking from time to time."""
+"""A container's memory limit: kept by the kernel in a cgroup where one can be made, else by looking now and then."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from . import processes
 from .cgroup import Cgroup, plan
@@ -12,7 +13,7 @@ _SHARE = 0.02  # of one CPU that looking may take
 
 
 class MemoryLimit:
-    """The limit of `limit` bytes (None: no limit) on the pod marked `mark`. `next_look`: when to call `exceeded`."""
+    """The limit of `limit` bytes (None: none) on the container marked `mark`. `next_look`: when to call `exceeded`."""
 
     def __init__(self, limit: int | None, mark: str) -> None:
         self._limit = limit
@@ -34,10 +35,10 @@ class MemoryLimit:
     def due(self) -> bool:
         return self.next_look is not None and time.monotonic() >= self.next_look
 
-    def exceeded(self, above: int) -> bool:
-        """Whether the descendants of process `above` hold more than the limit now."""
+    def exceeded(self, members: Callable[[], list[int]]) -> bool:
+        """Whether the container's processes, `members`, hold more than the limit now."""
         began = time.monotonic()
-        pids = processes.descendants([above])
+        pids = members()
         limit = self._limit or 0
         self._seen = processes.resident(pids) > limit and processes.proportional(pids) > limit
         ended = time.monotonic()
@@ -45,7 +46,7 @@ class MemoryLimit:
         return self._seen
 
     def was_exceeded(self) -> bool:
-        """Whether a process of the pod was killed for it."""
+        """Whether a process of the container was killed for it."""
         return self._seen or (self.group is not None and self.group.oom_kills() > 0)
 
     def kill(self) -> None:

@@ -122,12 +122,12 @@ def _mount_volume(spec: PodSpec, mount: Mount, target: str, files: PodFiles) -> 
         overlaid = _overlay(base, files.volume(mount.volume))
         base, read_only = overlaid or base, read_only or overlaid is None
     root = str(files.root)
-    with _opened(base, mount.sub_path, None) as source:
+    with opened(base, mount.sub_path, None) as source:
         is_folder = stat.S_ISDIR(os.fstat(source).st_mode)
-        with _opened(root, target, is_folder) as point:
+        with opened(root, target, is_folder) as point:
             linux.mount(_of(source), _of(point), None, linux.MS_BIND | linux.MS_REC)
     if read_only:
-        with _opened(root, target, is_folder) as mounted:
+        with opened(root, target, is_folder) as mounted:
             linux.make_read_only(_of(mounted))
 
 
@@ -140,7 +140,7 @@ def _overlay(lower: str, scratch: os.PathLike[str]) -> str | None:
         return parts["merged"]
     with contextlib.ExitStack() as stack:
         # by descriptor: the options know no way to write a comma in a path
-        low, up, work = (stack.enter_context(_opened(p, "", None)) for p in (lower, parts["upper"], parts["work"]))
+        low, up, work = (stack.enter_context(opened(p, "", None)) for p in (lower, parts["upper"], parts["work"]))
         options = f"lowerdir={_of(low)},upperdir={_of(up)},workdir={_of(work)}"
         for extra in (",userxattr", "") if os.geteuid() else ("",):
             try:
@@ -177,7 +177,7 @@ def _of(descriptor: int) -> str:
 
 
 @contextlib.contextmanager
-def _opened(base: str, below: str, make_folder: bool | None) -> Iterator[int]:
+def opened(base: str, below: str, make_folder: bool | None) -> Iterator[int]:
     """A descriptor (path only) of `below` in `base`, reached without symbolic links. Missing folders are made; the last
     part becomes a folder or a file, as `make_folder` says (None: a folder)."""
     flags = os.O_PATH | os.O_CLOEXEC

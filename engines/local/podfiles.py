@@ -1,16 +1,15 @@
 """The folder of a pod: what its supervisor keeps in it. And reading files of user code without being led astray.
 
-pod.json      what to run                      main.log, init-NAME.log  output, a time before each line
+pod.json      what to run                      NAME.log, init-NAME.log  output, a time before each line
 lock          held by the living supervisor    volumes/NAME/            `empty` volumes, scratch of `overlay` ones
-started       a supervisor took it; for ever   root/                    where the pod's root is put together
-state.json    the container that runs now      terminate                it shall end
+started       a supervisor took it; for ever   root/                    where containers' roots are put together
+state.json    the containers that run now      terminate                it shall end
 result.json   how it ended; written last       supervisor.log           the supervisor's own troubles
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -22,12 +21,7 @@ from typing import Any
 from ...learner import contract
 from .pod import Container, PodObservation, PodSpec
 
-OUTPUT_LIMIT = 256 << 10  # bytes, Argo's own for a parameter
 _TAIL = 4096
-
-
-class OutputError(Exception):
-    """An output parameter that can't be had. The text is for people."""
 
 
 class PodFiles:
@@ -52,6 +46,10 @@ class PodFiles:
     def volume(self, name: str) -> Path:
         return self.folder / "volumes" / name
 
+    def links(self, container: str) -> Path:
+        """Where there are no namespaces, the folder below which a container finds its mounts."""
+        return self.root / container
+
     def open_scratch(self) -> None:
         """Overlayfs leaves folders that not even their owner can read, so that nobody could delete them."""
         for folder in (self.folder / "volumes").glob("*/work/work"):
@@ -70,23 +68,25 @@ class PodFiles:
     def write(self, path: Path, values: dict[str, Any]) -> None:
         """Whole or not at all to a reader; what it says matters only while the machine is up."""
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(values))
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as stream:
+            stream.write(json.dumps(values))
         os.replace(temporary, path)
 
     def read(self, path: Path) -> dict[str, Any] | None:
-        """None if it isn't there, or is empty as a power cut leaves what was not written durably."""
+        """None if it isn't there, or is as a power cut leaves what was not written durably."""
         try:
-            values: dict[str, Any] = json.loads(path.read_bytes() or b"null")
-        except FileNotFoundError:
+            values = json.loads(path.read_bytes())
+        except (FileNotFoundError, ValueError):
             return None
-        return values
+        return values if isinstance(values, dict) else None
 
     def write_result(self, result: PodObservation) -> None:
-        self.write_durably(self.result, asdict(result))
+        """Need not survive a power cut: a pod without one counts as lost, as after a crash of a node."""
+        self.write(self.result, asdict(result))
 
     def read_result(self) -> PodObservation | None:
         values = self.read(self.result)
-        return None if values is None else PodObservation(**values)
+        return None if values is None else PodObservation.from_dict(values)
 
     def take_lock(self) -> int | None:
         """A descriptor that holds the pod's lock until it (and every copy of it) is closed; None if another does."""
@@ -136,9 +136,13 @@ def open_beneath(base: str, below: str) -> int:
         os.close(folder)
 
 
-def open_regular(path: str, folder: int | None = None) -> int:
-    """Opens a regular file to read; the last part of `path` may not be a symbolic link. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+def open_regular(path: str, folder: int | None = None, follow: bool = False) -> int:
+    """Opens a regular file to read; the last part of `path` may not be a symbolic link, unless `follow`.
+
+    Raises OSError.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, dir_fd=folder)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -168,22 +172,3 @@ def last_progress(text: bytes) -> str:
         if slash and done.isdigit() and of.isdigit() and len(line) < 40 and int(done) <= int(of) > 0:
             return f"{int(done)}/{int(of)}"
     return ""
-
-
-def read_output(name: str, path: str, where: str) -> str | None:
-    """The contents of an output parameter's file: `path` to its pod, `where` to us. None if there is none.
-
-    Raises OutputError.
-    """
-    try:
-        descriptor = open_regular(where)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        reason = "not a regular file" if error.errno in (0, errno.ELOOP) else error.strerror
-        raise OutputError(f"output parameter {name}: {path} is {reason}") from None
-    with open(descriptor, "rb") as stream:
-        data = stream.read(OUTPUT_LIMIT + 1)
-    if len(data) > OUTPUT_LIMIT:
-        raise OutputError(f"output parameter {name}: {path} has more than {OUTPUT_LIMIT >> 10} KiB")
-    return data.decode(errors="replace").removesuffix("\n")  # one, as Argo does

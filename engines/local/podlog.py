@@ -11,10 +11,13 @@ _LAST = 1 << 24  # at most this much is taken over once the writers should be go
 
 
 class PodLog:
-    """Holds nothing back: what arrives is in the file at once, lines of any length, whatever bytes they are made of."""
+    """Holds nothing back: what arrives is in the file at once, lines of any length, whatever bytes they are made of.
 
-    def __init__(self, pipe: int, path: Path) -> None:
-        self.pipe = pipe
+    The last `keep` bytes of it are `kept` beside.
+    """
+
+    def __init__(self, pipe: int, path: Path, keep: int = 0) -> None:
+        self.pipe, self._keep, self.kept = pipe, keep, b""
         os.set_blocking(pipe, False)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self._line_start = True
@@ -26,7 +29,7 @@ class PodLog:
         except BlockingIOError:
             return True
         if data:
-            self._write(self._stamped(data, time.time()))
+            self._take(data)
         return bool(data)
 
     def close(self) -> None:
@@ -40,9 +43,14 @@ class PodLog:
             if not data:
                 break
             taken += len(data)
-            self._write(self._stamped(data, time.time()))
+            self._take(data)
         os.close(self.pipe)
         os.close(self._file)
+
+    def _take(self, data: bytes) -> None:
+        if self._keep:
+            self.kept = (self.kept + data)[-self._keep :]
+        self._write(self._stamped(data, time.time()))
 
     def _stamped(self, data: bytes, now: float) -> bytes:
         whole = int(now)

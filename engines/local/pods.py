@@ -3,91 +3,45 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ...learner import contract
+from . import artifacts, outputs, sandbox, staging
+from .environment import NAMESPACE, PROGRESS, Environment, expand, is_ours
 from .leases import Lease, quantity
-from .pod import Container, Mount, Output, PodSpec, Volume
+from .objects import CannotStartError, Objects
+from .operator import PodRequest
+from .operator.containers import mains
+from .operator.retry import duration
+from .pod import MAIN, Artifact, Container, Mount, Output, PodSpec, Volume
+from .podfiles import under_mount
 from .state import Home, Job
+from .volumes import Volumes
 
-OUR_IMAGES = ("ffdl-steps", "ffdl-agent")
-NAMESPACE = "local"
-PASSED_ON = re.compile(
-    r"HOME|USER|LOGNAME|LANG|LC_.*|TZ|LD_LIBRARY_PATH|CUDA_HOME|CUDA_PATH|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE"
-    r"|PIP_.*|(?i:https?_proxy|no_proxy|all_proxy)|FFDL_(ISOLATION|CGROUP|RETRY_SECONDS)"
-)
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
-
-
-class CannotStartError(Exception):
-    """A pod that waits for something that isn't there, as a pod on a cluster would. The text says what."""
-
-
-def store_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The submitter's own way to S3, for the steps of a job whose manifest names no credentials."""
-    return {name: value for name, value in environ.items() if name.startswith("AWS_")}
-
-
-def user_environment(python: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """What of the submitter's environment a learner's command gets, its Python's folder first on PATH."""
-    kept = {name: value for name, value in environ.items() if PASSED_ON.fullmatch(name)}
-    kept["PATH"] = f"{os.path.dirname(python)}:{environ.get('PATH') or SYSTEM_PATH}"
-    kept[contract.PYTHON_ENV] = python
-    if os.path.exists(os.path.join(os.path.dirname(python), os.pardir, "pyvenv.cfg")):
-        kept["VIRTUAL_ENV"] = os.path.dirname(os.path.dirname(python))
-    return kept
+ARTIFACTS = "artifacts"  # folder of a job: what its artifacts' keys lead to
+_TEMPORARY = "/tmp"
 
 
 def build(
     home: Home,
     job: Job,
-    template: Mapping[str, Any],
-    pod_name: str,
+    request: PodRequest,
     address: str,
     lease: Lease,
-    environment: Mapping[str, Any],
+    submitter: Mapping[str, Any],
+    *,
+    plain: bool,
 ) -> PodSpec:
-    """The PodSpec of one attempt. Raises CannotStartError for a volume, ConfigMap or Secret that isn't there."""
-    patch = template.get("podSpecPatch") or {}
-    hostname = str(patch.get("hostname") or pod_name)
-    builder = _Builder(home, job, template, pod_name, address, environment)
-    main = builder.container("main", template["container"])
-    init = [builder.container(c.get("name", f"init-{i}"), c) for i, c in enumerate(template.get("initContainers", []))]
-    resources = template["container"].get("resources", {})
-    wanted = {**resources.get("requests", {}), **resources.get("limits", {})}
-    gpus = sum(int(quantity(value)) for name, value in wanted.items() if name.endswith("/gpu"))
-    main.env["CUDA_VISIBLE_DEVICES"] = ",".join(str(number) for number in builder.gpus(lease, gpus))
-    memory = resources.get("limits", {}).get("memory")
-    return PodSpec(
-        name=pod_name,
-        main=main,
-        init=init,
-        volumes=builder.volumes,
-        outputs=[
-            _output(p) for p in template.get("outputs", {}).get("parameters", []) if "path" in p.get("valueFrom", {})
-        ],
-        hostname=hostname,
-        address=address,
-        hosts=str(job.path / "hosts"),
-        memory=int(quantity(memory)) if memory is not None else None,
-        grace=float(patch.get("terminationGracePeriodSeconds", 30)),
-        hidden=[str(home.path / name) for name in ("jobs", "claims", "secrets")],  # other jobs', and this one's Secrets
-    )
+    """The PodSpec of one attempt. `plain`: of a Workflow that is no training job, whose containers know nothing of us.
 
-
-def _output(parameter: Mapping[str, Any]) -> Output:
-    source = parameter["valueFrom"]
-    return Output(name=parameter["name"], path=source["path"], default=source.get("default"))
-
-
-def expand(text: str, env: Mapping[str, str]) -> str:
-    """Kubernetes' own rewriting of `$(NAME)` and `$$` in env values, commands and arguments."""
-    return _REFERENCE.sub(lambda m: "$" if m.group(0) == "$$" else env.get(m.group(1), m.group(0)), text)
+    Raises CannotStartError for a volume, ConfigMap or Secret that isn't there.
+    """
+    try:
+        return _Builder(home, job, request, address, lease, submitter, plain).spec()
+    except ValueError as error:  # a number that a reference has become, and that is none
+        raise CannotStartError(str(error)) from None
 
 
 class _Builder:
@@ -95,123 +49,145 @@ class _Builder:
         self,
         home: Home,
         job: Job,
-        template: Mapping[str, Any],
-        pod_name: str,
+        request: PodRequest,
         address: str,
-        environment: Mapping[str, Any],
+        lease: Lease,
+        submitter: Mapping[str, Any],
+        plain: bool,
     ) -> None:
-        self._home, self._job, self._template = home, job, template
-        self._environment = environment
-        self._labels = template.get("metadata", {}).get("labels", {})
-        self._fields = {
-            "metadata.name": pod_name,
+        self._home, self._job, self._request, self._lease = home, job, request, lease
+        self._template, self._address, self._plain = request.template, address, plain
+        self._patch = self._template.get("podSpecPatch") or {}
+        fields = {
+            "metadata.name": request.pod_name,
             "metadata.namespace": NAMESPACE,
             "status.podIP": address,
+            "status.hostIP": "127.0.0.1",
             "spec.nodeName": os.uname().nodename,
+            "spec.serviceAccountName": self._template.get("serviceAccountName") or "default",
         }
-        self._declared = {volume["name"]: volume for volume in template.get("volumes", [])}
-        self.volumes: dict[str, Volume] = {}
+        metadata = self._template.get("metadata") or {}
+        self._environment = Environment(Objects(home, job), submitter, fields, metadata)
+        self._volumes = Volumes(home, job, self._template.get("volumes") or [], overlay=not plain)
+        self._namespaces = sandbox.available() == sandbox.NAMESPACES
 
-    def container(self, name: str, container: Mapping[str, Any]) -> Container:
-        ours = container.get("image", "").split("/")[-1].split(":")[0] in OUR_IMAGES
-        env = self._base_environment(ours)
-        env["ARGO_PROGRESS_FILE"] = contract.path(f"{contract.RUN_DIR}/progress")
-        for source in container.get("envFrom", []):
-            env.update(self._secret_values(source["secretRef"]))
-        for variable in container.get("env", []):
-            env[variable["name"]] = self._value(variable, env)
-        argv = [expand(part, env) for part in [*container.get("command", []), *container.get("args", [])]]
-        if ours and argv[0] == "python3":
+    def spec(self) -> PodSpec:
+        several = [self._container(name, container) for name, container in mains(self._template)]
+        outer = self._template
+        init = [self._container(c.get("name", f"init-{i}"), c) for i, c in enumerate(outer.get("initContainers") or [])]
+        sidecars = [self._container(c["name"], c) for c in outer.get("sidecars") or []]
+        return PodSpec(
+            name=self._request.pod_name,
+            containers=several,
+            init=init,
+            sidecars=sidecars,
+            volumes=self._volumes.used,
+            outputs=[
+                Output(p["name"], p["valueFrom"]["path"], p["valueFrom"].get("default"))
+                for p in (outer.get("outputs") or {}).get("parameters") or []
+                if (p.get("valueFrom") or {}).get("path")
+            ],
+            artifacts=[self._artifact(a, artifacts.TAR) for a in (outer.get("outputs") or {}).get("artifacts") or []],
+            inputs=[self._artifact(a, artifacts.AUTO) for a in (outer.get("inputs") or {}).get("artifacts") or []],
+            result=self._request.wants_result,
+            hostname=str(self._patch.get("hostname") or self._request.pod_name),
+            address=self._address,
+            hosts=str(self._job.path / "hosts"),
+            grace=float(self._patch.get("terminationGracePeriodSeconds", 30)),
+            # other jobs', and this one's Secrets
+            hidden=[str(self._home.path / name) for name in ("jobs", "claims", "configmaps", "secrets")],
+        )
+
+    def _container(self, name: str, container: Mapping[str, Any]) -> Container:
+        env = self._environment.of(name, container)
+        env["ARGO_NODE_ID"] = self._request.node_id
+        argv = [expand(part, env) for part in [*(container.get("command") or []), *(container.get("args") or [])]]
+        if is_ours(container) and argv[0] == "python3":
             argv[0] = sys.executable
-        mounts = [m for m in (self._mount(mount) for mount in container.get("volumeMounts", [])) if m is not None]
+        wanted = [self._volumes.mount(mount, env) for mount in container.get("volumeMounts") or []]
+        mounts = [mount for mount in wanted if mount is not None]
+        cwd = container.get("workingDir") or "/"
+        is_main = name == MAIN and any(name == each for each, _ in mains(self._template))
+        if is_main:
+            argv += self._script(mounts)
+            self._inputs(mounts)
         if self._template.get("automountServiceAccountToken"):
-            self.volumes["control"] = Volume("folder", str(self._job.control))
-            mounts.append(Mount("control", contract.CONTROL_DIR))
-        return Container(name=name, argv=argv, env=env, cwd=container.get("workingDir", "/"), mounts=mounts)
+            mounts.append(self._volumes.add("control", Volume("folder", str(self._job.control)), contract.CONTROL_DIR))
+        if self._plain:
+            self._own_places(name, mounts, cwd)
+        if is_main and (self._template.get("outputs") or {}).get("artifacts"):
+            mounts.append(self._volumes.add(outputs.VOLUME, Volume("empty"), outputs.PLACE))
+        resources = container.get("resources") or {}
+        if is_main or self._plain:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(str(number) for number in self._gpus(resources))
+        memory = (resources.get("limits") or {}).get("memory")
+        retries = (self._template.get("containerSet") or {}).get("retryStrategy") or {}
+        return Container(
+            name=name,
+            argv=argv,
+            env=env,
+            cwd=cwd,
+            mounts=mounts,
+            memory=int(quantity(memory)) if memory is not None else None,
+            after=container.get("dependencies") or [],
+            tries=max(1, int(retries.get("retries") or 1)),
+            pause=duration(retries.get("duration") or "0"),
+        )
 
-    def _base_environment(self, ours: bool) -> dict[str, str]:
-        if not ours:
-            return dict(self._environment["env"])
-        # the submitter's, whoever started the runner
-        env = {name: value for name, value in self._environment["env"].items() if PASSED_ON.fullmatch(name)}
-        if self._labels.get(contract.LABEL_ROLE) != "learner":
-            env.update(self._environment.get("store", {}))
-        return {**env, "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}", "PYTHONUNBUFFERED": "1"}
+    def _own_places(self, name: str, mounts: list[Mount], cwd: str) -> None:
+        """What an image would give a container for itself: /tmp and its working folder; and where to tell progress."""
+        known = Container(name, [], mounts=mounts)
+        if under_mount(known, PROGRESS) is None:
+            mounts.append(self._volumes.add("_run", Volume("empty"), contract.RUN_DIR))
+        if not self._namespaces:  # no path is a container's own
+            return
+        if under_mount(known, _TEMPORARY) is None:
+            mounts.append(self._volumes.add(f"_tmp.{name}", Volume("empty"), _TEMPORARY))
+        if under_mount(Container(name, [], mounts=mounts), cwd) is None and not os.path.isdir(cwd):
+            mounts.append(self._volumes.add(f"_cwd.{name}", Volume("empty"), cwd))
 
-    def _value(self, variable: Mapping[str, Any], env: Mapping[str, str]) -> str:
-        source = variable.get("valueFrom")
+    def _script(self, mounts: list[Mount]) -> list[str]:
+        """The last argument of a script's command: the file that holds its source."""
+        source = (self._template.get("script") or {}).get("source")
         if not source:
-            return expand(str(variable.get("value", "")), env)
-        if "fieldRef" in source:
-            path = source["fieldRef"]["fieldPath"]
-            label = re.fullmatch(r"metadata\.labels\['(.+)'\]", path)
-            return str(self._labels.get(label.group(1), "") if label else self._fields.get(path, ""))
-        reference = source["secretKeyRef"]
-        return self._secret_values(reference).get(reference["key"], "")
+            return []
+        volume = Volume("empty", files={os.path.basename(staging.SCRIPT_PATH): source})
+        mounts.append(self._volumes.add(staging.SCRIPT, volume, staging.SCRIPT_DIR))
+        return [staging.SCRIPT_PATH]
 
-    def _secret_values(self, reference: Mapping[str, Any]) -> dict[str, str]:
-        folder = self._secret(reference["name"], bool(reference.get("optional")))
-        if folder is None:
-            return {}
-        return {file.name: file.read_text() for file in folder.iterdir() if file.is_file()}
+    def _inputs(self, mounts: list[Mount]) -> None:
+        users = Container(MAIN, [], mounts=list(mounts))
+        for artifact in (self._template.get("inputs") or {}).get("artifacts") or []:
+            if _located(artifact) and under_mount(users, artifact["path"]) is None:
+                own = self._volumes.add(staging.INPUTS, Volume("empty"), artifact["path"], artifact["name"])
+                mounts.append(own)
 
-    def _secret(self, name: str, optional: bool) -> Path | None:
-        """The folder of the job's own Secret, or of one that the user put into the home; None only if `optional`."""
-        candidates = (self._job.objects / "secrets" / name, self._home.path / "secrets" / name)
-        found = next((folder for folder in candidates if folder.is_dir()), None)
-        if found is None and not optional:
-            raise CannotStartError(f'secret "{name}" not found; put its keys as files into {candidates[1]}')
-        return found
+    def _artifact(self, artifact: Mapping[str, Any], archive: str) -> Artifact:
+        """An input or output artifact, packed as `archive` if it doesn't say; its key leads to a place in the job's
+        folder."""
+        key, given = (artifact.get("s3") or {}).get("key"), artifact.get("archive") or {}
+        level = (given.get("tar") or {}).get("compressionLevel")
+        return Artifact(
+            name=artifact["name"],
+            path=artifact["path"],
+            stored=str(self._job.path / ARTIFACTS / key) if key else "",
+            archive=next((kind for kind in artifacts.KINDS if given.get(kind) is not None), archive),
+            level=-1 if level is None else int(level),
+            optional=bool(artifact.get("optional")),
+            data=(artifact.get("raw") or {}).get("data"),
+            mode=artifact.get("mode"),
+            recurse=bool(artifact.get("recurseMode")),
+        )
 
-    def _mount(self, mount: Mapping[str, Any]) -> Mount | None:
-        name, read_only = mount["name"], bool(mount.get("readOnly"))
-        volume = self._volume(name, read_only)
-        if volume is None:
-            return None
-        key = f"{name}-overlay" if volume.kind == "overlay" else name
-        self.volumes[key] = volume
-        if sub_path := mount.get("subPath", ""):
-            os.makedirs(os.path.join(volume.path, sub_path), mode=0o777, exist_ok=True)
-        return Mount(key, mount["mountPath"], sub_path, read_only and volume.kind != "overlay")
-
-    def _volume(self, name: str, read_only: bool) -> Volume | None:
-        volume = self._declared.get(name)
-        if volume is None:
-            raise CannotStartError(f'volume "{name}" is not declared')
-        if "persistentVolumeClaim" in volume:
-            claim = volume["persistentVolumeClaim"]["claimName"]
-            own = claim.removeprefix(f"{self._job.id}-")  # one of the Workflow's volumeClaimTemplates
-            return self._folder((self._home if own == claim else self._job).path / "claims" / own)
-        if "emptyDir" in volume:  # a memory volume is /dev/shm, which is the machine's own
-            return None if volume["emptyDir"].get("medium") == "Memory" else Volume("empty")
-        if "configMap" in volume:
-            folder = self._job.objects / "configmaps" / volume["configMap"]["name"]
-            if not folder.is_dir():
-                raise CannotStartError(f'configmap "{volume["configMap"]["name"]}" not found')
-            return Volume("folder", str(folder))
-        if "secret" in volume:
-            secret = self._secret(volume["secret"]["secretName"], bool(volume["secret"].get("optional")))
-            return Volume("empty") if secret is None else Volume("folder", str(secret))
-        return self._host_path(volume["hostPath"], read_only)
-
-    def _host_path(self, source: Mapping[str, Any], read_only: bool) -> Volume:
-        path = Path(source["path"])
-        if source.get("type") == "DirectoryOrCreate":
-            try:
-                path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise CannotStartError(f"host path {path} can't be made: {error.strerror}") from None
-        if not path.is_dir():
-            raise CannotStartError(f"host path {path} is not a folder on this machine")
-        return Volume("overlay" if read_only else "folder", str(path))
-
-    @staticmethod
-    def _folder(path: Path) -> Volume:
-        path.mkdir(parents=True, exist_ok=True, mode=0o777)
-        return Volume("folder", str(path))
-
-    def gpus(self, lease: Lease, count: int) -> list[int]:
+    def _gpus(self, resources: Mapping[str, Any]) -> list[int]:
         """The same share of the lease at every attempt: by the pod's index among its like."""
-        parameters = self._template.get("inputs", {}).get("parameters", [])
+        wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+        count = sum(int(quantity(value)) for name, value in wanted.items() if name.endswith("/gpu"))
+        parameters = (self._template.get("inputs") or {}).get("parameters") or []
         index = next((int(p["value"]) for p in parameters if p["name"] == "index" and str(p["value"]).isdigit()), 0)
-        return lease.gpus[index * count : (index + 1) * count]
+        return self._lease.gpus[index * count : (index + 1) * count]
+
+
+def _located(artifact: Mapping[str, Any]) -> bool:
+    """Whether it is known where an input artifact comes from; an optional one may have no source."""
+    return any(artifact.get(kind) is not None for kind in ("s3", "raw"))

@@ -69,25 +69,32 @@ def descendants(pids: Iterable[int], processes: list[Stat] | None = None) -> lis
     return found
 
 
-def remnants(mark: str, session: int | None, since: int) -> list[Stat]:
-    """Living processes of the pod with this mark: by their environment, by main's session, and their descendants.
+def remnants(mark: str, leaders: Iterable[tuple[int, int]]) -> list[Stat]:
+    """Living processes of the pod or container with this mark: by their environment, by the sessions that main
+    processes lead, and their descendants. The mark of a pod is the beginning of its containers'.
 
-    `session` is main's pid and `since` its start: a session number isn't given to others while a member lives.
+    `leaders` are (pid, start): a session number isn't given to others while a member lives.
     """
     everyone = everything()
-    wanted = f"{MARK_ENV}={mark}".encode()
-    recycled = any(p.pid == session and p.start != since for p in everyone)
-    found = {p.pid for p in everyone if session and not recycled and p.session == session and p.start >= since}
+    starts = {p.pid: p.start for p in everyone}
+    since = {pid: start for pid, start in leaders if pid and starts.get(pid, start) == start}
+    found = {p.pid for p in everyone if p.session in since and p.start >= since[p.session]}
+    wanted = f"\0{MARK_ENV}={mark}".encode()
     for process in everyone:
         try:
             with open(f"/proc/{process.pid}/environ", "rb") as stream:
-                if wanted in stream.read().split(b"\0"):
+                if _marked(b"\0" + stream.read() + b"\0", wanted):
                     found.add(process.pid)
         except OSError:
             continue  # gone, or another user's
     found.update(descendants(found, everyone))
     found.discard(os.getpid())
     return [p for p in everyone if p.pid in found and p.alive]
+
+
+def _marked(environment: bytes, wanted: bytes) -> bool:
+    _, found, after = environment.partition(wanted)
+    return bool(found) and after[:1] in (b"\0", b".")
 
 
 def kill(process: Stat) -> None:

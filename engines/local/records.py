@@ -11,7 +11,7 @@ from typing import Any
 
 from ...learner import contract
 from ..nodes import is_training_job
-from . import pods
+from . import environment
 from .state import Job, write_json
 
 Objects = Mapping[str, Mapping[str, bytes]]  # contents by key, by the object's name
@@ -23,10 +23,10 @@ def write(job: Job, workflow: dict[str, Any], python: str, store: Mapping[str, s
     """Writes a new Workflow, and this process's environment for its pods; `store`: what only our own steps get."""
     metadata = workflow["metadata"]
     annotations = {**(metadata.get("annotations") or {}), contract.ANNOTATION_RELEASED: "true"}
-    own = {"uid": token(), "namespace": pods.NAMESPACE, "creationTimestamp": _now(), "annotations": annotations}
+    own = {"uid": token(), "namespace": environment.NAMESPACE, "creationTimestamp": _now(), "annotations": annotations}
     write_json(job.control / contract.CONTROL_WORKFLOW, {**workflow, "metadata": {**metadata, **own}})
-    environment = pods.user_environment(python, os.environ)
-    write_json(job.path / "environment.json", {"python": python, "env": environment, "store": store})
+    env = environment.user_environment(python, os.environ)
+    write_json(job.path / "environment.json", {"python": python, "env": env, "store": store})
 
 
 def write_objects(job: Job, kind: str, objects: Objects) -> None:

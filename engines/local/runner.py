@@ -18,10 +18,12 @@ from typing import Any
 
 from ...learner import contract
 from ..base import EngineError
+from ..nodes import is_training_job
 from . import leases, operator, pods, supervisor
 from .notify import Watcher
+from .objects import CannotStartError
 from .operator.names import pod_name
-from .pod import PodObservation
+from .pod import PodObservation, PodSpec
 from .runners import TERMINAL
 from .state import NO_ROOM, Home, Job, locked, read_json, try_lock, write_json
 
@@ -137,7 +139,7 @@ class Runner:
             if not (folder / "pod.json").exists():
                 try:
                     spec = self._pod(workflow, request)
-                except pods.CannotStartError as reason:
+                except CannotStartError as reason:
                     waiting += 1
                     self._explain(request.node_id, str(reason))
                     continue
@@ -154,13 +156,14 @@ class Runner:
             status["nodes"][node_id]["message"] = reason
             self._write(status)
 
-    def _pod(self, workflow: dict[str, Any], request: operator.PodRequest) -> Any:
+    def _pod(self, workflow: dict[str, Any], request: operator.PodRequest) -> PodSpec:
         lease = self._lease
         assert lease is not None, "a pod starts only under a lease"
         patch = request.template.get("podSpecPatch") or {}
         hostname, subdomain = str(patch.get("hostname") or request.pod_name), str(patch.get("subdomain") or "")
         address = self._address(lease, hostname, subdomain)
-        return pods.build(self._home, self._job, request.template, request.pod_name, address, lease, self._environment)
+        plain = not is_training_job(workflow)
+        return pods.build(self._home, self._job, request, address, lease, self._environment, plain=plain)
 
     def _address(self, lease: leases.Lease, hostname: str, subdomain: str) -> str:
         """The pod's own address in the job's piece of 127.0.0.0/8; a host name keeps its over attempts."""

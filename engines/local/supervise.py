@@ -1,4 +1,4 @@
-"""The supervisor of one pod: a process that runs its containers one after the other and notes how it ended.
+"""The supervisor of one pod: a process that runs its containers and notes how it ended.
 
 It sleeps unless something happens. Whatever becomes of it, user code runs only below it, and only after `started` is on
 disk.
@@ -9,26 +9,28 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
-import json
 import os
 import select
 import signal
-import struct
 import time
 import traceback
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import NoReturn
 
 from . import container as containers
-from . import linux, processes, sandbox
+from . import linux, outputs, processes, sandbox, staging
 from .memory import MemoryLimit
-from .pod import Container, PodObservation
+from .pod import MAIN as MAIN_NAME
+from .pod import Container, ContainerEnd, PodObservation
 from .podfiles import PodFiles, read_progress
-from .podlog import PodLog
+from .running import INIT, MAIN, SIDECAR, Running
 
 DELETED = "pod deleted"
+ENDED_BY_US = (137, 143)  # exit codes of sidecars that mean nothing: Argo ends them itself
+NOT_RUN = 64  # Argo's executor's own, for a command that it could not run
+_TERMINATED = 143
 _KILL_INTERVAL = 0.02  # seconds
-_CHANNEL_CHUNK = 1 << 16
 
 
 def main(files: PodFiles, lock: int) -> NoReturn:
@@ -69,27 +71,6 @@ def _write_result(files: PodFiles, result: PodObservation) -> None:
             time.sleep(1.0)  # the exit code must not be lost: there may be room later
 
 
-@dataclass
-class _Running:
-    """The container that runs now."""
-
-    what: Container
-    init: bool
-    started: containers.Started
-    log: PodLog
-    go: int | None
-    first: int | None = None  # whose end is the container's
-    main: int | None = None
-    handle: int | None = None  # pidfd of main
-    starter_gone: bool = False
-    adopted: bool = False
-    released: bool = False
-    status: int | None = None  # main's, as from waitpid
-    ended: dict[str, Any] | None = None
-    error: str = ""
-    heard: bytes = b""
-
-
 class Supervisor:
     """Runs the pod of `files`. To be made in a process without children that is a subreaper."""
 
@@ -98,15 +79,27 @@ class Supervisor:
         self._spec = files.spec()
         self._isolation = sandbox.available()
         self._mark = f"{self._spec.name}-{os.urandom(6).hex()}"
-        self._memory = MemoryLimit(self._spec.memory, self._mark)
+        everyone = [*self._spec.init, *self._spec.containers, *self._spec.sidecars]
+        self._limits = [MemoryLimit(each.memory, self._mark_of(number)) for number, each in enumerate(everyone)]
+        self._numbers = {id(each): number for number, each in enumerate(everyone)}
+        self._live: list[Running] = []
+        self._waiting: list[Container] = []  # main ones whose turn has not come
+        self._again: list[tuple[float, Container]] = []  # main ones that failed, and when they are tried again
+        self._tries: dict[str, int] = {}
+        self._ends: dict[str, ContainerEnd] = {}
+        self._error = ""  # why a container could not be set up
+        self._outputs = outputs.Outputs()
+        self._result = b""
         self._announced = False
         self._asked = False  # SIGTERM has come and was not looked at
-        self._deadline: float | None = None  # end of the grace period: the pod is being deleted
-        self._killing = False
+        self._deleted = False
         self._started_at: float | None = None
         self._wake, wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake, False)
+        self._poller = select.poll()
+        self._sources: dict[int, Callable[[], bool]] = {}
+        self._listen_to({self._wake: self._woken})
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -115,211 +108,221 @@ class Supervisor:
     def run(self) -> PodObservation:
         """Returns how the pod ended, when none of its processes is left."""
         try:
-            result = self._run()
+            phase, message = self._run()
         finally:
             self._end_all()
-            self._memory.remove()
+            for limit in self._limits:
+                limit.remove()
             self._files.open_scratch()
-        if self._deadline is not None or self._asked:
-            result = PodObservation("Error", -1, DELETED)
-        known = {"started_at": self._started_at, "finished_at": time.time()}
-        return PodObservation(**{**vars(result), **known, "progress": read_progress(self._spec, self._files)})
+        progress = read_progress(self._spec, self._files)
+        times = (self._started_at, time.time())
+        if self._deleted or self._asked:
+            return _lost("Error", DELETED, progress, times)
+        if self._error or not all(each.name in self._ends for each in self._spec.containers):
+            return _lost(phase, message, progress, times)
+        main = self._spec.main.name
+        return PodObservation(
+            phase,
+            self._ends[main].exit_code if main == MAIN_NAME else None,
+            message,
+            outputs=self._outputs.parameters,
+            artifacts=self._outputs.artifacts,
+            result=_shown(self._result) if self._spec.result else None,
+            containers={each.name: self._ends[each.name] for each in self._spec.containers},
+            ip=self._spec.address,
+            progress=progress,
+            started_at=times[0],
+            finished_at=times[1],
+        )
 
-    def _run(self) -> PodObservation:
-        for name, volume in self._spec.volumes.items():
-            if volume.kind in ("empty", "overlay"):
-                self._files.volume(name).mkdir(parents=True, exist_ok=True)
-        self._files.root.mkdir(exist_ok=True)
-        for each in self._spec.init:
-            now = self._run_container(each, init=True)
-            if self._deadline is not None or now.error:
-                return PodObservation("Error", -1, now.error)
-            code, reason = self._judge(now)
-            if code != 0:
-                return PodObservation("Failed", -1, f"{each.name}: {reason} (exit code {code})")
-        return self._result(self._run_container(self._spec.main, init=False))
-
-    def _judge(self, now: _Running) -> tuple[int, str]:
-        """Exit code and reason, as Kubernetes gives them."""
-        status = now.status if now.status is not None else int(signal.SIGKILL)  # all of it was killed
-        code = os.waitstatus_to_exitcode(status)
-        if code >= 0:
-            return code, "Error"
-        return 128 - code, "OOMKilled" if code == -signal.SIGKILL and self._memory.was_exceeded() else "Error"
-
-    def _result(self, now: _Running) -> PodObservation:
-        if now.error:
-            return PodObservation("Error", -1, now.error)
-        code, reason = self._judge(now)
-        values, problem = {}, ""
-        if now.ended is not None:
-            values, problem = now.ended["outputs"], now.ended["problem"]
-        elif self._isolation == sandbox.NONE:
-            values, problem = containers.read_outputs(self._spec, now.what, str(self._files.root))
-        if code != 0:
-            return PodObservation("Failed", code, f"{now.what.name}: {reason} (exit code {code})", values)
-        if problem:
-            return PodObservation("Error", -1, problem, values)
-        return PodObservation("Succeeded", 0, "", values)
-
-    def _run_container(self, each: Container, init: bool) -> _Running:
-        """Runs it to its end: none of its processes is left."""
-        self._killing = False
-        started = containers.start(self._spec, each, self._files, self._isolation, self._mark)
-        now = _Running(each, init, started, PodLog(started.log, self._files.log(each.name, init)), started.go)
-        poller = select.poll()
-        for descriptor in (self._wake, started.channel.fileno(), started.log):
-            poller.register(descriptor, select.POLLIN)
-        while self._reap(now):
-            for descriptor, _ in poller.poll(self._wait()):
-                if descriptor == self._wake:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(self._wake, 4096)
-                elif descriptor == started.log:
-                    if not now.log.pump():
-                        poller.unregister(descriptor)
-                elif not self._hear(now):
-                    poller.unregister(descriptor)
-            self._attend(now)
-        while self._hear(now, over=True):
-            pass
-        self._call_off(now)
-        now.log.close()
-        started.channel.close()
-        if now.handle is not None:
-            os.close(now.handle)
-        return now
-
-    def _wait(self) -> float | None:
-        """Milliseconds until something has to be done by the clock."""
-        due = [self._memory.next_look] if self._memory.next_look is not None else []
-        if self._deadline is not None and not self._killing:
-            due.append(self._deadline)
-        if self._killing and self._isolation == sandbox.NONE:
-            due.append(time.monotonic() + _KILL_INTERVAL)
-        return max(0.0, (min(due) - time.monotonic()) * 1000 + 1) if due else None
-
-    def _attend(self, now: _Running) -> None:
-        if self._asked:
-            self._asked = False
-            self._delete(now, forced=bool((self._files.read(self._files.terminate) or {}).get("force")))
-        late = self._deadline is not None and time.monotonic() >= self._deadline
-        if late or (self._killing and self._isolation == sandbox.NONE):
-            self._kill(now)
-        above = now.first if now.first is not None and self._isolation != sandbox.NONE else os.getpid()
-        if self._memory.due() and self._memory.exceeded(above):
-            self._kill(now)
-
-    def _hear(self, now: _Running, over: bool = False) -> bool:
-        """Reads what the container's processes say. False when none can say anything any more."""
+    def _run(self) -> tuple[str, str]:
+        """The pod's phase and message."""
         try:
-            data, extra, _, _ = now.started.channel.recvmsg(_CHANNEL_CHUNK, 64)
-        except ConnectionError:
-            return False
-        if not data:
-            return False
-        sender = struct.unpack("3i", extra[0][2][:12])[0]
-        now.heard += data
-        while b"\n" in now.heard:
-            line, _, now.heard = now.heard.partition(b"\n")
-            word, _, value = line.decode().partition(" ")
-            if word == containers.ERROR:
-                now.error = json.loads(value)
-            elif word == containers.ENDED:
-                now.ended = said = json.loads(value)
-                now.status = said["status"]
-            elif word == containers.FIRST and not over:
-                now.first = sender
-                self._adopt(now)
-            elif word == containers.MAIN and not over:
-                self._meet_main(now, sender)
-        return True
+            staging.prepare(self._spec, self._files)
+        except staging.StagingError as error:
+            return "Error", _message("init", ContainerEnd(NOT_RUN, detail=str(error)))
+        for each in self._spec.init:
+            self._start(each, INIT)
+            self._serve()
+            if self._deleted or self._error:
+                return "Error", self._error
+            if (end := self._ends.pop(each.name)).exit_code != 0:
+                return "Failed", _message(each.name, end)
+        for each in self._spec.sidecars:
+            self._start(each, SIDECAR)
+        self._waiting = list(self._spec.containers)
+        self._begin()
+        self._serve()
+        return ("Error", self._error) if self._deleted or self._error else self._verdict()
 
-    def _adopt(self, now: _Running) -> None:
-        """Once the starter has ended, the first process is this one's child, and is told so."""
-        if self._isolation != sandbox.NONE and now.first is not None and now.starter_gone and not now.adopted:
-            now.adopted = True
-            if self._killing:
-                self._kill(now)
-            self._tell(now, containers.ADOPTED)
+    def _verdict(self) -> tuple[str, str]:
+        """The pod's end, once all of its containers have ended. Argo looks at main ones, outputs, sidecars."""
+        problem = self._outputs.problem
+        try:
+            outputs.store(self._spec, self._files, self._outputs.artifacts)
+        except OSError as error:
+            problem = problem or f"failed to put artifact: {error.strerror}"
+        for name in sorted(each.name for each in self._spec.containers):
+            if self._ends[name].exit_code != 0:
+                return "Failed", _message(name, self._ends[name])
+        if problem:
+            return "Error", _message("wait", ContainerEnd(NOT_RUN, detail=problem))
+        for name in sorted(each.name for each in self._spec.sidecars):
+            if self._ends[name].exit_code not in (0, *ENDED_BY_US):
+                return "Failed", _message(name, self._ends[name])
+        return "Succeeded", ""
 
-    def _meet_main(self, now: _Running, pid: int) -> None:
-        """Main waits. Notes everything that must be known of it, then lets it run."""
-        now.main = pid
-        if self._isolation == sandbox.NONE:
-            now.first = pid
+    def _start(self, each: Container, kind: str) -> None:
+        number = self._numbers[id(each)]
+        keep = outputs.LIMIT + 1 if self._spec.result and each is self._spec.main else 0
+        limit, mark = self._limits[number], self._mark_of(number)
+        running = Running(self._spec, each, self._files, mark, limit, kind, self._meet, keep)
+        self._live.append(running)
+        self._listen_to(running.sources)
         if not self._announced:
-            self._announce()
-        if self._deadline is not None or self._asked:
-            return self._delete(now, forced=True)
-        with contextlib.suppress(OSError):  # an old kernel: main is signalled by its pid then
-            now.handle = os.pidfd_open(pid)
-        if not now.init:
-            self._memory.apply(pid)
-            self._started_at = time.time()
-        described = {name: _identity(number) for name, number in (("first", now.first or pid), ("main", pid))}
-        state = {"container": now.what.name, "init": now.init, "started_at": self._started_at, **described}
-        self._files.write(self._files.state, state)
-        now.released = True
-        return self._tell(now, containers.RUN)
+            self._announce()  # while the container is being set up
+
+    def _begin(self) -> None:
+        """Starts the main containers whose turn has come, and ends those whose turn never will."""
+        for each in list(self._waiting):
+            ends = [(name, self._ends.get(name)) for name in each.after]
+            failed = next(((name, end.exit_code) for name, end in ends if end is not None and end.exit_code), None)
+            if failed is not None:
+                self._waiting.remove(each)
+                words = f'dependency "{failed[0]}" exited with non-zero code: {failed[1]}'
+                self._ends[each.name] = ContainerEnd(NOT_RUN, detail=words, finished_at=time.time())
+                return self._begin()
+            if all(end is not None for _, end in ends):
+                self._waiting.remove(each)
+                self._start(each, MAIN)
+        return None
+
+    def _serve(self) -> None:
+        """Until no container lives, nor is to be tried again."""
+        while self._live or self._again:
+            for descriptor, _ in self._poller.poll(self._wait()):
+                if descriptor in self._sources and not self._sources[descriptor]():
+                    self._forget([descriptor])
+            self._attend()
+            childless = not self._reap()
+            for running in [each for each in self._live if each.over(childless)]:
+                self._ended(running)
+
+    def _ended(self, running: Running) -> None:
+        """Takes note of a container's end, and of what follows from it."""
+        self._forget(running.sources)
+        end = running.close()
+        self._live.remove(running)
+        self._error = self._error or running.error
+        what = running.what
+        if running.kind == MAIN:
+            self._tries[what.name] = self._tries.get(what.name, 0) + 1
+            again = self._tries[what.name] < what.tries and not running.error
+            if end.exit_code and again and not running.asked and not self._deleted:
+                self._again.append((time.monotonic() + what.pause, what))
+                return
+            self._take_outputs(running)
+        self._ends[what.name] = end
+        if running.kind != INIT:
+            self._follow(running, end)
+
+    def _follow(self, running: Running, end: ContainerEnd) -> None:
+        """One container of those that run side by side has ended for good."""
+        if running.kind == MAIN and not self._deleted:
+            self._begin()
+            if end.exit_code or running.error:
+                self._wind_up()
+        if all(each.name in self._ends for each in self._spec.containers) or self._deleted:
+            self._ask(self._live)  # the sidecars
+        if self._live:
+            self._write_state()
+
+    def _wind_up(self) -> None:
+        """A main container has failed: the others are ended, as Argo does."""
+        for each in [*self._waiting, *(what for _, what in self._again)]:
+            self._ends.setdefault(each.name, ContainerEnd(_TERMINATED, finished_at=time.time()))
+        self._waiting, self._again = [], []
+        self._ask([running for running in self._live if running.kind == MAIN])
+
+    def _ask(self, several: list[Running]) -> None:
+        for running in several:
+            running.ask(self._spec.grace)
+
+    def _take_outputs(self, running: Running) -> None:
+        if running.what is not self._spec.main:
+            return
+        self._result = (self._result + running.result)[-outputs.LIMIT - 1 :]
+        self._outputs = running.outputs
+        if self._isolation == sandbox.NONE and outputs.wanted(self._spec, running.what):
+            links, place = self._files.links(running.what.name), self._files.volume(outputs.VOLUME)
+            self._outputs = outputs.collect(self._spec, running.what, str(links), str(place))
+
+    def _meet(self, running: Running) -> None:
+        """Its command waits. Notes everything that must be known of it, then lets it run."""
+        if self._deleted or self._asked:
+            return running.kill()
+        running.release()
+        if running.kind != INIT and self._started_at is None:
+            self._started_at = running.started_at
+        self._write_state()
+        return running.go_on()
 
     def _announce(self) -> None:
         """From here on the pod counts as run, and is never run again."""
         self._announced = True
-        group = self._memory.group
+        groups = [limit.group for limit in self._limits if limit.group is not None]
         values = {
             "supervisor": {**_identity(os.getpid()), "boot": processes.boot_id()},
             "mark": self._mark,
             "isolation": self._isolation,
-            "cgroup": None if group is None else {"path": group.path, "version": group.version},
+            "cgroups": [{"path": group.path, "version": group.version} for group in groups],
         }
         self._files.write_durably(self._files.started, values)
         self._asked = self._asked or self._files.terminate.exists()
 
-    def _delete(self, now: _Running, forced: bool) -> None:
-        """The pod is to go: SIGTERM to main and its grace; at once if forced, or if main does not run yet."""
-        at_once = forced or not now.released
-        if self._deadline is None:
-            self._deadline = time.monotonic() + self._spec.grace
-            if not at_once:
-                self._ask_main(now)
-        if at_once:
-            self._deadline = time.monotonic()
-            self._kill(now)
+    def _write_state(self) -> None:
+        up = [running for running in self._live if running.released]
+        state = {
+            "up": bool(self._ends) or (len(up) == len(self._live) and not any(running.kind == INIT for running in up)),
+            "started_at": self._started_at,
+            "containers": {
+                running.what.name: {"first": _identity(running.first), "main": _identity(running.main)}
+                for running in up
+            },
+            "ends": {name: asdict(end) for name, end in self._ends.items()},
+        }
+        self._files.write(self._files.state, state)
 
-    def _ask_main(self, now: _Running) -> None:
-        if now.handle is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(now.handle, signal.SIGTERM)
-        elif now.main is not None:
-            processes.send(now.main, signal.SIGTERM)
+    def _wait(self) -> float | None:
+        """Milliseconds until something has to be done by the clock."""
+        due = [*(running.due() for running in self._live), *(moment for moment, _ in self._again)]
+        soonest = min((moment for moment in due if moment is not None), default=None)
+        return None if soonest is None else max(0.0, (soonest - time.monotonic()) * 1000 + 1)
 
-    def _kill(self, now: _Running) -> None:
-        """SIGKILL to everything in the container."""
-        self._killing = True
-        self._call_off(now)
-        if self._isolation == sandbox.NONE:
-            self._memory.kill()
-            self._kill_children()
-        elif now.first is not None:
-            processes.send(now.first, signal.SIGKILL)  # not reaped yet, so the pid is its own
+    def _attend(self) -> None:
+        if self._asked:
+            self._asked = False
+            self._delete(forced=bool((self._files.read(self._files.terminate) or {}).get("force")))
+        for running in self._live:
+            running.attend()
+        now = time.monotonic()
+        for moment, what in list(self._again):
+            if moment <= now:
+                self._again.remove((moment, what))
+                self._start(what, MAIN)
 
-    def _kill_children(self) -> None:
-        for pid in processes.descendants([os.getpid()]):
-            processes.send(pid, signal.SIGKILL)
+    def _delete(self, forced: bool) -> None:
+        """The pod is to go: SIGTERM to each command and its grace; at once if forced."""
+        self._deleted = True
+        self._waiting, self._again = [], []
+        if forced:
+            for running in self._live:
+                running.kill()
+        else:
+            self._ask(self._live)
 
-    def _end_all(self) -> None:
-        """What an error left behind."""
-        while True:
-            try:
-                if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                    self._kill_children()
-                    time.sleep(_KILL_INTERVAL)
-            except ChildProcessError:
-                return
-
-    def _reap(self, now: _Running) -> bool:
-        """Takes note of children that ended. False when no process of the container is left."""
+    def _reap(self) -> bool:
+        """Takes note of children that ended. False when none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -327,30 +330,57 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
-            if pid == now.started.starter:
-                now.starter_gone = True
-                self._adopt(now)
-            if pid == now.first:
-                now.first = None
-                if self._isolation == sandbox.NONE:
-                    now.status = status
-                    self._kill(now)
+            for running in self._live:
+                running.reaped(pid, status)
 
-    def _tell(self, now: _Running, what: bytes) -> None:
-        if now.go is not None:
-            with contextlib.suppress(BrokenPipeError):
-                os.write(now.go, what)
+    def _end_all(self) -> None:
+        """What an error left behind."""
+        while True:
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    for pid in processes.descendants([os.getpid()]):
+                        processes.send(pid, signal.SIGKILL)
+                    time.sleep(_KILL_INTERVAL)
+            except ChildProcessError:
+                return
 
-    def _call_off(self, now: _Running) -> None:
-        """Closes the go pipe: who waits at it leaves."""
-        if now.go is not None:
-            os.close(now.go)
-            now.go = None
+    def _listen_to(self, sources: dict[int, Callable[[], bool]]) -> None:
+        self._sources.update(sources)
+        for descriptor in sources:
+            self._poller.register(descriptor, select.POLLIN)
+
+    def _forget(self, descriptors: Iterable[int]) -> None:
+        for descriptor in descriptors:
+            if self._sources.pop(descriptor, None) is not None:
+                self._poller.unregister(descriptor)
+
+    def _woken(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+        return True
+
+    def _mark_of(self, number: int) -> str:
+        return f"{self._mark}.{number}"
 
     def _on_term(self, *_: object) -> None:
         self._asked = True
 
 
-def _identity(pid: int) -> dict[str, int]:
-    found = processes.stat(pid)
-    return {"pid": pid, "start": found.start if found else 0}
+def _lost(phase: str, message: str, progress: str, times: tuple[float | None, float]) -> PodObservation:
+    """A pod whose main containers have no end of their own."""
+    return PodObservation(phase, -1, message, progress=progress, started_at=times[0], finished_at=times[1])
+
+
+def _identity(pid: int | None) -> dict[str, int]:
+    found = None if pid is None else processes.stat(pid)
+    return {"pid": pid or 0, "start": found.start if found else 0}
+
+
+def _message(name: str, end: ContainerEnd) -> str:
+    words = f"{name}: {end.reason} (exit code {end.exit_code})"
+    return f"{words}: {end.detail}" if end.detail else words
+
+
+def _shown(said: bytes) -> str:
+    """A result as Argo keeps it: without the last newline, the end of what is too long."""
+    return said.removesuffix(b"\n")[-outputs.LIMIT :].decode(errors="replace")

@@ -14,7 +14,7 @@ from typing import Any
 
 from . import processes, sandbox, supervise
 from .cgroup import Cgroup
-from .pod import PodObservation
+from .pod import ContainerEnd, PodObservation
 from .podfiles import PodFiles, read_progress
 
 _BURIAL = 2.0  # seconds that one look waits for the processes of a dead supervisor's pod
@@ -145,9 +145,14 @@ def _signal(who: dict[str, Any]) -> None:
 
 def _live(files: PodFiles) -> PodObservation:
     state = files.read(files.state)
-    if state is None or state["init"]:
+    if state is None or not state["up"]:
         return PodObservation("Pending")
-    return PodObservation("Running", progress=read_progress(files.spec(), files), started_at=state["started_at"])
+    ends = {name: ContainerEnd(**end) for name, end in state["ends"].items()}
+    spec = files.spec()
+    progress = read_progress(spec, files)
+    return PodObservation(
+        "Running", containers=ends, ip=spec.address, progress=progress, started_at=state["started_at"]
+    )
 
 
 def _bury(files: PodFiles) -> PodObservation:
@@ -162,7 +167,7 @@ def _bury(files: PodFiles) -> PodObservation:
         "Error",
         -1,
         supervise.DELETED,
-        progress=read_progress(files.spec(), files),
+        progress=_last_progress(files),
         started_at=state.get("started_at"),
         finished_at=time.time(),
     )
@@ -170,25 +175,34 @@ def _bury(files: PodFiles) -> PodObservation:
     return result
 
 
+def _last_progress(files: PodFiles) -> str:
+    try:
+        return read_progress(files.spec(), files)
+    except (OSError, ValueError):  # pod.json is as a power cut left it
+        return ""
+
+
 def _end(files: PodFiles, started: dict[str, Any]) -> bool:
     """Kills every process of the pod. False if some are left after a while."""
-    state = files.read(files.state) or {}
-    first, main = (state.get(name, {"pid": 0, "start": 0}) for name in ("first", "main"))
-    group = Cgroup(**started["cgroup"]) if started["cgroup"] else None
+    known = list((files.read(files.state) or {}).get("containers", {}).values())
+    leaders = [(each["main"]["pid"], each["main"]["start"]) for each in known]
+    groups = [Cgroup(**group) for group in started["cgroups"]]
 
     def gone() -> bool:
-        found = processes.remnants(started["mark"], main["pid"] or None, main["start"])
-        leader = processes.stat(first["pid"]) if first["pid"] else None
-        if leader is not None and leader.start == first["start"] and leader.alive:
-            found.append(leader)
+        found = processes.remnants(started["mark"], leaders)
+        for first in (each["first"] for each in known):
+            init = processes.stat(first["pid"]) if first["pid"] else None
+            if init is not None and init.start == first["start"] and init.alive:
+                found.append(init)
         for process in found:
             processes.kill(process)
-        return not (group is not None and group.kill()) and not found
+        killed = [group.kill() for group in groups]
+        return not any(killed) and not found
 
     return processes.until(gone, _BURIAL)
 
 
 def _clear(files: PodFiles, started: dict[str, Any]) -> None:
-    if started["cgroup"]:
-        Cgroup(**started["cgroup"]).remove()
+    for group in started["cgroups"]:
+        Cgroup(**group).remove()
     files.open_scratch()

@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,10 @@ class Pods:
         pod = self.folder / f"pod-{len(self._made)}"
         pod.mkdir()
         self._made.append(pod)
+        main = self.container(script, cwd=cwd)
         spec = PodSpec(
             name=f"{pod.name}-{self.token}",
-            main=self.container(script, cwd=cwd),
+            containers=[replace(main, memory=more.pop("memory", None)), *more.pop("beside", [])],
             init=[self.container(text, name) for name, text in (init or {}).items()],
             volumes=self.volumes,
             outputs=outputs or [],
@@ -118,10 +120,11 @@ class Pods:
         """Supervisor, first process and main of a pod whose user code runs."""
         await_(lambda: (pod / "state.json").exists(), "state.json")
         started, state = (json.loads((pod / name).read_text()) for name in ("started", "state.json"))
+        container = list(state["containers"].values())[-1]
         return {
             "supervisor": started["supervisor"]["pid"],
-            "first": state["first"]["pid"],
-            "main": state["main"]["pid"],
+            "first": container["first"]["pid"],
+            "main": container["main"]["pid"],
         }
 
     def processes(self) -> list[int]:
