@@ -14,7 +14,7 @@ from .leases import Lease, quantity
 from .objects import CannotStartError, Objects
 from .operator import PodRequest
 from .operator.containers import mains
-from .operator.retry import duration
+from .operator.durations import duration
 from .pod import MAIN, Artifact, Container, Mount, Output, PodSpec, Volume
 from .podfiles import under_mount
 from .state import Home, Job
