@@ -137,7 +137,7 @@ class Machine:
         for request in decision.start:
             self.requests.append(request)
             self.started.append(request.pod_name)
-            self.pods[request.pod_name] = PodObservation("Running", started_at=self.now)
+            self.pods[request.pod_name] = PodObservation("Running", ip="127.0.0.5", started_at=self.now)
         for resource in decision.resources:
             self.started.append(resource.pod_name)
             self.pods[resource.pod_name] = PodObservation("Succeeded", 0, started_at=self.now, finished_at=self.now)
@@ -164,6 +164,7 @@ class Machine:
     def end(self, node: str, code: int | None = 0, *, phase: str = "", message: str = "", **outputs: str) -> Machine:
         """Ends the pod of the running node that is displayed as `node`, or begins so, and goes on."""
         found = [n for n in self.nodes("Pod") if n["displayName"].startswith(node) and n["phase"] == "Running"]
+        found = [n for n in found if n["displayName"] == node] or found
         assert len(found) == 1, (node, [n["displayName"] for n in found])
         return self.end_named(found[0]["name"], code, phase=phase, message=message, **outputs)
 

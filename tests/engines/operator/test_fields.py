@@ -24,7 +24,6 @@ def _put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     ("path", "value", "named"),
     [
         ("templates/1/script", {"source": "x"}, "spec.templates[1].script"),
-        ("templates/1/daemon", True, "spec.templates[1].daemon"),
         ("templates/1/sidecars", [{"name": "s"}], "spec.templates[1].sidecars"),
         ("templates/1/timeout", "5s", "spec.templates[1].timeout"),
         ("templates/1/inputs/artifacts", [{"name": "a"}], "spec.templates[1].inputs.artifacts"),
@@ -38,10 +37,7 @@ def _put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("templates/1/podSpecPatch", "[", "podSpecPatch: is neither"),
         ("templates/2/resource/action", "delete", "spec.templates[2].resource.action: delete"),
         ("templates/2/resource/successCondition", "x == 1", "spec.templates[2].resource.successCondition"),
-        ("templates/0/dag/tasks/0/hooks", {"exit": {"template": "x"}}, "spec.templates[0].dag.tasks[0].hooks"),
-        ("templates/0/dag/tasks/0/templateRef", {"name": "x"}, "tasks[0].templateRef"),
         ("volumes", [{"name": "v", "nfs": {"server": "x"}}], "spec.volumes[0].nfs"),
-        ("hooks", {"running": {"template": "x"}}, "spec.hooks"),
         ("workflowTemplateRef", {"name": "x"}, "spec.workflowTemplateRef"),
         ("synchronization", {"mutexes": [{"name": "x"}]}, "spec.synchronization"),
         ("aFieldOfTheFuture", 1, "spec.aFieldOfTheFuture"),

@@ -91,8 +91,17 @@ class Table(Kind):
         without_effect: Mapping[str, str] | None = None,
         refused: Mapping[str, str] | None = None,
     ) -> None:
-        self.title, self.executed = title, executed
-        self.without_effect, self.refused = without_effect or {}, refused or {}
+        self.title = title
+        self.define(executed, without_effect, refused)
+
+    def define(
+        self,
+        executed: Mapping[str, Kind],
+        without_effect: Mapping[str, str] | None = None,
+        refused: Mapping[str, str] | None = None,
+    ) -> None:
+        """Gives a table its fields, if one of them is to hold the table itself."""
+        self.executed, self.without_effect, self.refused = executed, without_effect or {}, refused or {}
 
     def look(self, value: Any, path: Path) -> Iterator[Finding]:
         if not isinstance(value, Mapping):

@@ -15,6 +15,7 @@ from .table import (
     WHOLE_OR_TEXT,
     Each,
     Kind,
+    Named,
     OneOf,
     Patch,
     Table,
@@ -89,21 +90,25 @@ OUTPUTS = Table(
     refused=_ARTIFACTS | because("Argo writes it", "exitCode", "result"),
 )
 
-_CALL: dict[str, Kind] = {
-    **texts("name", "template", "when", "withParam"),
+TEMPLATE = Table("templates", {})
+_REFERENCE: dict[str, Kind] = {
+    "template": TEXT,
     "arguments": ARGUMENTS,
+    "templateRef": Table("templateRef", {**texts("name", "template"), "clusterScope": FLAG}),
+}
+_HOOKS = {"hooks": Named(Table("hooks", {**_REFERENCE, "expression": TEXT})), "onExit": TEXT}
+
+_CALL: dict[str, Kind] = {
+    **_REFERENCE,
+    **_HOOKS,
+    "inline": TEMPLATE,
+    **texts("name", "when", "withParam"),
     "withItems": Each(ANY),
     "withSequence": Table("withSequence", {**dict.fromkeys(("count", "start", "end"), WHOLE_OR_TEXT), "format": TEXT}),
     "continueOn": Table("continueOn", {"failed": FLAG, "error": FLAG}),
 }
-_NOT_IN_CALLS = {
-    "hooks": "",
-    "onExit": "",
-    "inline": "give the template a name and call it",
-    "templateRef": "copy the template into this Workflow",
-}
-STEP = Table("steps", _CALL, refused=_NOT_IN_CALLS)
-DAG_TASK = Table("dag: tasks", {**_CALL, "depends": TEXT, "dependencies": TEXTS}, refused=_NOT_IN_CALLS)
+STEP = Table("steps", _CALL)
+DAG_TASK = Table("dag: tasks", {**_CALL, "depends": TEXT, "dependencies": TEXTS})
 
 _EVERYWHERE = {  # of Workflow and template
     "retryStrategy": RETRY,
@@ -114,8 +119,7 @@ _EVERYWHERE = {  # of Workflow and template
 }
 _LOCKS = {"synchronization": "use parallelism"}
 _HOSTS = {"hostAliases": "write the address where the name is"}
-TEMPLATE = Table(
-    "templates",
+TEMPLATE.define(
     {
         **_EVERYWHERE,
         "name": TEXT,
@@ -134,6 +138,7 @@ TEMPLATE = Table(
         "suspend": Table("suspend", {"duration": WHOLE_OR_TEXT}),
         "parallelism": WHOLE,
         "failFast": FLAG,
+        "daemon": FLAG,
         "metadata": METADATA,
     },
     PLACEMENT
@@ -144,14 +149,15 @@ TEMPLATE = Table(
     | because("run a container that does it", "data", "http", "plugin")
     | {"memoize": "its results would have to outlive the Workflow"}
     | because(
-        "", "activeDeadlineSeconds", "archiveLocation", "containerSet", "daemon", "script", "sidecars", "timeout",
+        "", "activeDeadlineSeconds", "archiveLocation", "containerSet", "script", "sidecars", "timeout",
     ),
 )  # fmt: skip
 SPEC = Table(
     "spec",
     {
         **_EVERYWHERE,
-        **texts("entrypoint", "onExit"),
+        **_HOOKS,
+        "entrypoint": TEXT,
         "arguments": ARGUMENTS,
         "templates": Each(TEMPLATE),
         "volumeClaimTemplates": Each(CLAIM),
@@ -170,7 +176,7 @@ SPEC = Table(
     _LOCKS
     | _HOSTS
     | {"workflowTemplateRef": "copy the template's spec into this Workflow"}
-    | because("", "artifactGC", "artifactRepositoryRef", "hooks", "templateDefaults", "workflowMetadata"),
+    | because("", "artifactGC", "artifactRepositoryRef", "templateDefaults", "workflowMetadata"),
 )
 WORKFLOW = Table(
     "Workflow",
