@@ -38,9 +38,9 @@ def command(files: tuple[Path, ...], cluster: bool, output: str) -> int:
 
     Exit code 2 if there is anything.
     """
-    from ..engines.lint import NO_EFFECT, UNSUPPORTED
+    from ..engines.lint import NO_EFFECT, UNRESOLVED, UNSUPPORTED
 
-    accepted = (NO_EFFECT, UNSUPPORTED) if cluster else (NO_EFFECT,)
+    accepted = (NO_EFFECT, UNRESOLVED, UNSUPPORTED) if cluster else (NO_EFFECT,)
     found = [finding for finding in _findings(files) if finding.kind not in accepted]
     if output != "table":
         plain = [(finding.problem, finding.kind) for finding in found]

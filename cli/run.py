@@ -78,7 +78,9 @@ def command(
     made = submission(read_objects(files), read_objects(templates), ", ".join(map(shown, files)))
     engine = _local(settings, python)
     workflow = _prepared(made, given, entrypoint, name)
-    job_id = engine.submit_workflow(workflow, config_maps=made.config_maps, secrets=made.secrets, replace=replace)
+    job_id = engine.submit_workflow(
+        workflow, config_maps=made.config_maps, secrets=made.secrets, templates=made.library, replace=replace
+    )
     if detach:
         click.echo(job_id)
         return FINE
@@ -128,8 +130,9 @@ def _tell_findings(workflow: Mapping[str, Any], made: Submission) -> None:
     """Says what of the files has no effect here, a line each. Raises ManifestError for what can't run."""
     from ..engines.lint import NO_EFFECT, of_workflow
     from ..workflows.errors import ManifestError
+    from ..workflows.template_refs import Library
 
-    found = of_workflow(workflow, made.source)
+    found = of_workflow(workflow, made.source, Library(made.library))
     if wrong := [finding.problem for finding in found if finding.kind != NO_EFFECT]:
         raise ManifestError(sorted(wrong, key=lambda problem: problem.line))
     left_out = [each.problem(f"{each.kind} {each.name} is left out: nothing here reads it") for each in made.left_out]

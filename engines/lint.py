@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,17 +19,22 @@ from ..workflows.submission import (
     path_in,
     secret,
 )
-from .local import operator
+from ..workflows.template_refs import Library
+from .local.operator import fields
+from .local.operator.fields.table import UNKNOWN
+from .local.operator.paths import dotted
+from .local.operator.validate import Problem as Mistake
+from .local.operator.validate import mistakes
+from .local.plain import MOST_OF_A_PREFIX
 
-INVALID, UNSUPPORTED, NO_EFFECT = "invalid", "unsupported", "no-effect"
-_PATH = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-_SHAPE = re.compile(r": should be a (mapping|list)$")
+INVALID, UNRESOLVED, UNSUPPORTED, NO_EFFECT = "invalid", "unresolved", "unsupported", "no-effect"
+_NOTHING = "nothing-begins-here"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`kind` is INVALID (Argo refuses it), UNSUPPORTED (the embedded engine does) or NO_EFFECT (nothing comes of it
-    there).
+    """`kind` is INVALID (Argo refuses it), UNRESOLVED (Argo too, unless its cluster has what is missing), UNSUPPORTED
+    (the embedded engine does) or NO_EFFECT (nothing comes of it there).
     """
 
     kind: str
@@ -39,19 +43,17 @@ class Finding:
 
 def findings(objects: Sequence[Object]) -> list[Finding]:
     """All that is to be said of the objects, file by file in the order of their lines."""
-    found = [finding for each in objects for finding in _of_object(each)]
+    library = Library([each.value for each in objects if each.kind in TEMPLATES])
+    found = [finding for each in objects for finding in _of_object(each, library)]
     found += _duplicates(objects)
     files = {each.file: number for number, each in reversed(list(enumerate(objects)))}
     unique = dict.fromkeys(found)
     return sorted(unique, key=lambda finding: (files[finding.problem.file], finding.problem.line))
 
 
-def _of_object(source: Object) -> list[Finding]:
+def _of_object(source: Object, library: Library) -> list[Finding]:
     if source.kind in RUNNABLE:
-        workflow = as_workflow(source)
-        if source.kind in TEMPLATES:
-            workflow = _with_entrypoint(workflow)
-        return of_workflow(workflow, source, lint=True)
+        return of_workflow(as_workflow(source), source, library, lint=True)
     read = {CONFIG_MAP: config_map, SECRET: secret}.get(source.kind)
     try:
         if read is not None:
@@ -61,53 +63,57 @@ def _of_object(source: Object) -> list[Finding]:
     return []
 
 
-def of_workflow(workflow: Mapping[str, Any], source: Object, *, lint: bool = False) -> list[Finding]:
-    """What is wrong with `workflow`, which was made of `source`. With `lint` its parameters may still have no value."""
+def of_workflow(workflow: Mapping[str, Any], source: Object, library: Library, *, lint: bool = False) -> list[Finding]:
+    """What is wrong with `workflow`, which was made of `source` and may refer to what is in `library`.
+
+    With `lint` its parameters may still have no value.
+    """
 
     def finding(kind: str, path: Path, message: str) -> Finding:
         return Finding(kind, source.problem(printable(message), *path_in(source, path)))
 
-    fields = list(_fields(workflow))
-    found = [finding(kind, path, message) for kind, path, message in fields]
-    if any(kind == INVALID for kind, _, _ in fields):  # of such a shape that nothing more can be said
+    missing = [finding(UNRESOLVED, path, message) for path, message in library.missing(workflow)]
+    whole = _named(library.joined(workflow))
+    found = [finding(_kind(each), each.path, f"{dotted(each.path)}: {each.why}") for each in fields.findings(whole)]
+    if any(each.malformed for each in fields.findings(whole)):  # then nothing more can be said
         return found
-    return found + [finding(INVALID, path, said) for path, said in operator.problems(_named(workflow), lint=lint)]
+    if stored := library.stored(whole):
+        whole["status"] = {"storedTemplates": stored}
+    wrong = [
+        finding(UNSUPPORTED if problem.only_here else INVALID, problem.path, problem.message)
+        for problem in (_of_templates(whole) if source.kind in TEMPLATES and lint else mistakes(whole, lint=lint))
+    ]
+    return found + missing + wrong
 
 
-def _named(workflow: Mapping[str, Any]) -> Mapping[str, Any]:
+def _kind(found: fields.Finding) -> str:
+    if found.malformed or found.why.startswith(UNKNOWN):
+        return INVALID
+    return UNSUPPORTED if found.refused else NO_EFFECT
+
+
+def _named(workflow: Mapping[str, Any]) -> dict[str, Any]:
     """A `generateName` stands for a name that is to come."""
     metadata = workflow.get("metadata") or {}
     if metadata.get("name") or not metadata.get("generateName"):
-        return workflow
-    return {**workflow, "metadata": {**metadata, "name": f"{metadata['generateName']}00000"}}
+        return dict(workflow)
+    return {**workflow, "metadata": {**metadata, "name": f"{metadata['generateName'][:MOST_OF_A_PREFIX]}00000"}}
 
 
-def _fields(workflow: Mapping[str, Any]) -> Iterator[tuple[str, Path, str]]:
-    for said in operator.unsupported(workflow):
-        yield INVALID if _SHAPE.search(said) else UNSUPPORTED, _path(said), said
-    for said in operator.without_effect(workflow):
-        yield NO_EFFECT, _path(said), said
-
-
-def _path(said: str) -> Path:
-    """Of `spec.templates[2].http: why`: ("spec", "templates", 2, "http")."""
-    text = said.partition(": ")[0]
-    return tuple(int(index) if index else name for name, index in _PATH.findall(text))
-
-
-def _with_entrypoint(workflow: dict[str, Any]) -> dict[str, Any]:
-    """A WorkflowTemplate that is only referred to needs none; all of its templates are checked all the same."""
-    spec = workflow.get("spec")
-    if not isinstance(spec, dict) or spec.get("entrypoint") or not isinstance(spec.get("templates"), list):
-        return workflow
-    names = [template.get("name") for template in spec["templates"] if isinstance(template, dict)]
-    return {**workflow, "spec": {**spec, "entrypoint": names[0]}} if names else workflow
+def _of_templates(workflow: dict[str, Any]) -> list[Mistake]:
+    """A WorkflowTemplate needs no entrypoint, and whoever refers to it brings arguments and parameters."""
+    spec = workflow.get("spec") or {}
+    templates = spec.get("templates") or []
+    if spec.get("entrypoint") in (None, "", *(template.get("name") for template in templates)):
+        spec = {**spec, "entrypoint": _NOTHING, "templates": [*templates, {"name": _NOTHING, "suspend": {}}]}
+    found = mistakes({**workflow, "spec": spec}, lint=True)
+    return [problem for problem in found if "failed to resolve {{workflow.parameters" not in problem.message]
 
 
 def _duplicates(objects: Sequence[Object]) -> Iterator[Finding]:
-    """Objects of the same kind and name: of two, one would be lost."""
-    seen: dict[tuple[str, str], Object] = {}
+    """Objects of the same kind and name in a file: of two, one would be lost."""
+    seen: dict[tuple[str, str, str], Object] = {}
     for each in objects:
-        if each.name and (first := seen.setdefault((each.kind, each.name), each)) is not each:
-            said = f"a second {each.kind} called {each.name}; the first is in {first.file}:{first.line()}"
+        if each.name and (first := seen.setdefault((each.file, each.kind, each.name), each)) is not each:
+            said = f"a second {each.kind} called {each.name}; the first is on line {first.line()}"
             yield Finding(INVALID, each.problem(said, "metadata", "name"))

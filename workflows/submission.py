@@ -37,6 +37,11 @@ class Submission:
     templates: list[Object] = field(default_factory=list)
     left_out: list[Object] = field(default_factory=list)
 
+    @property
+    def library(self) -> list[dict[str, Any]]:
+        """The WorkflowTemplates as plain objects."""
+        return [each.value for each in self.templates]
+
 
 def path_in(source: Object, path: Path) -> Path:
     """Where the value that `path` leads to in a Workflow stands in the object that the Workflow is made of."""

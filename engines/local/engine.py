@@ -82,16 +82,22 @@ class LocalEngine:
         *,
         config_maps: Objects | None = None,
         secrets: Objects | None = None,
+        templates: Sequence[Mapping[str, Any]] = (),
         replace: bool = False,
     ) -> str:
         """Starts an Argo Workflow that is no training job. Returns its name, which is the job's id.
 
-        `config_maps` and `secrets` are the objects that it reads: contents by key, by the object's name. Raises Refused
-        for a Workflow that can't run here, and if the name is taken: with `replace` only by one that has not ended.
+        `config_maps` and `secrets` are the objects that it reads: contents by key, by the object's name; `templates`
+        are WorkflowTemplates that it may refer to. Raises Refused for a Workflow that can't run here, and if the name
+        is taken: with `replace` only by one that has not ended.
         """
+        from ...workflows.template_refs import Library
         from . import plain, records
 
-        wanted = plain.named(workflow)
+        library = Library(templates)
+        wanted = library.joined(plain.named(workflow))
+        if stored := library.stored(wanted):
+            wanted["status"] = {"storedTemplates": stored}
         self._check(wanted)
         job_id: str = wanted["metadata"]["name"]
         self._make_way(job_id, replace)

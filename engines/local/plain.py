@@ -12,11 +12,12 @@ from ..base import Refused
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes makes names of: no word comes out by chance
 _SUFFIX_LENGTH = 5
+MOST_OF_A_PREFIX = 58  # of a `generateName`: a name has at most 63 characters
 
 
 def generated(prefix: str) -> str:
     """A name as Kubernetes makes one of `generateName`."""
-    return prefix + "".join(_SUFFIX[byte % len(_SUFFIX)] for byte in os.urandom(_SUFFIX_LENGTH))
+    return prefix[:MOST_OF_A_PREFIX] + "".join(_SUFFIX[byte % len(_SUFFIX)] for byte in os.urandom(_SUFFIX_LENGTH))
 
 
 def renamed(name: str) -> str:

@@ -29,6 +29,13 @@ def write(job: Job, workflow: dict[str, Any], python: str, store: Mapping[str, s
     write_json(job.path / "environment.json", {"python": python, "env": env, "store": store})
 
 
+def _write_workflow(job: Job, workflow: dict[str, Any]) -> None:
+    kept = {key: value for key, value in workflow.items() if key != "status"}
+    write_json(job.control / contract.CONTROL_WORKFLOW, kept)
+    if workflow.get("status"):
+        job.write_status(workflow["status"])
+
+
 def write_objects(job: Job, kind: str, objects: Objects) -> None:
     """ConfigMaps or Secrets, as folders of files."""
     for name, files in objects.items():
@@ -44,17 +51,18 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
 def again(old: Job) -> dict[str, Any]:
     """The Workflow of a job as it was submitted."""
     source = old.workflow()
-    source.pop("status")
+    stored = source.pop("status").get("storedTemplates")
     for key in ("suspend", "shutdown"):
         source["spec"].pop(key, None)
     annotations = {k: v for k, v in (source["metadata"].get("annotations") or {}).items() if k not in _OWN}
-    return {**source, "metadata": {**source["metadata"], "annotations": annotations}}
+    again = {**source, "metadata": {**source["metadata"], "annotations": annotations}}
+    return again | ({"status": {"storedTemplates": stored}} if stored else {})
 
 
 def copy(old: Job, job: Job, workflow: dict[str, Any]) -> None:
     """Writes the record of `job`, which runs the `workflow` of `old` again with the same objects and environment."""
     metadata = {**workflow["metadata"], "name": job.id, "uid": token(), "creationTimestamp": _now()}
-    write_json(job.control / contract.CONTROL_WORKFLOW, {**workflow, "metadata": metadata})
+    _write_workflow(job, {**workflow, "metadata": metadata})
     shutil.copy2(old.path / "environment.json", job.path / "environment.json")
     training = is_training_job(workflow)
     for kind in ("configmaps", "secrets"):

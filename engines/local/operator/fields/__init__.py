@@ -13,7 +13,7 @@ from ..paths import dotted
 from .table import Finding
 from .workflow import WORKFLOW
 
-__all__ = ["WORKFLOW", "findings", "unsupported", "without_effect"]
+__all__ = ["WORKFLOW", "Finding", "findings", "unsupported", "without_effect"]
 
 
 def findings(workflow: Mapping[str, Any]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from ..patches import PatchError, parse_patch
 from ..paths import Path
 
 REFUSED = "not executed by the embedded engine"
+UNKNOWN = "unknown field"
 
 
 class Finding(NamedTuple):
@@ -121,7 +122,7 @@ class Table(Kind):
                 instead = self.refused[key]
                 yield Finding(where, f"{REFUSED}; {instead}" if instead else REFUSED)
             else:
-                yield Finding(where, f"unknown field{self._meant(str(key))}")
+                yield Finding(where, f"{UNKNOWN}{self._meant(str(key))}")
 
     def _meant(self, key: str) -> str:
         known = [*self.executed, *self.without_effect, *self.refused]

@@ -16,7 +16,7 @@ from .problem import Problem, artifacts, named, parameters
 from .references import ANY_ARTIFACT, is_reference
 from .templates import Walk
 
-__all__ = ["Path", "invalid", "problems"]
+__all__ = ["Path", "Problem", "invalid", "mistakes", "problems"]
 
 _MOST_OF_A_NAME = 63
 _POD_GC = ("", "OnPodCompletion", "OnPodSuccess", "OnWorkflowCompletion", "OnWorkflowSuccess")
@@ -33,7 +33,12 @@ def problems(workflow: Mapping[str, Any], *, lint: bool = False) -> list[tuple[P
 
     With `lint`, parameters of the Workflow may still have no value.
     """
-    return [(problem.path, problem.message) for problem in _check(workflow, lint=lint)]
+    return [(problem.path, problem.message) for problem in mistakes(workflow, lint=lint)]
+
+
+def mistakes(workflow: Mapping[str, Any], *, lint: bool = False) -> list[Problem]:
+    """As `problems`, each with who minds it."""
+    return list(_check(workflow, lint=lint))
 
 
 def _check(workflow: Mapping[str, Any], *, lint: bool) -> Iterator[Problem]:

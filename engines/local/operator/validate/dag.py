@@ -118,7 +118,7 @@ class _Dag:
             yield from unreadable(self.graph.logic[name].replace("-", "_"), f"{where}.depends", (*place, "depends"))
         if name == "onExit":
             said = "'onExit' is the name of the exit handler's node; the embedded engine needs another name"
-            yield Problem((*place, "name"), f"{where}: {said}", ours=True)
+            yield Problem((*place, "name"), f"{where}: {said}", ours=True, only_here=True)
 
     def _call(self, name: str) -> Iterator[Problem]:
         """What a task hands to its template."""

@@ -23,7 +23,7 @@ def check(spec: Mapping[str, Any], template: Template, path: Path) -> Iterator[P
         defaults = ((spec.get("templateDefaults") or {}).get("container") or {}).get("command")
         if not template["container"].get("command") and not defaults:
             said = f"{where}.container.command may not be empty: images' own commands are not known here"
-            yield Problem((*path, "container"), said, ours=True)
+            yield Problem((*path, "container"), said, ours=True, only_here=True)
     if template.get("containerSet") is not None:
         yield from _container_set(template, where, path)
     if template.get("resource") is not None:

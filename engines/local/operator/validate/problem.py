@@ -34,6 +34,7 @@ class Problem(NamedTuple):
     message: str
     route: str = ""
     ours: bool = False
+    only_here: bool = False  # Argo runs it, and well
 
     def through(self, route: str) -> Problem:
         return self._replace(route=f"{route} {self.route}")
