@@ -87,8 +87,8 @@ def test_templates_of_others_are_looked_for_in_what_is_given(shell):
     assert (10, "unresolved", said) in lint(shell, text)
     library = WORKFLOW.replace(": Workflow", ": WorkflowTemplate").replace("generateName: flow-", "name: library")
     assert lint(shell, f"{text}---\n{library}", "--cluster", code=0) == []
-    wrong = text.replace("library, template: say", "library, template: no")
-    said = "template no not found in workflow template library"
+    wrong = text.replace("library, template: say", "library, template: none")
+    said = "template none not found in workflow template library"
     assert (10, "unresolved", said) in lint(shell, f"{wrong}---\n{library}")
 
 
