@@ -72,7 +72,8 @@ def of_workflow(workflow: Mapping[str, Any], source: Object, library: Library, *
     def finding(kind: str, path: Path, message: str) -> Finding:
         return Finding(kind, source.problem(printable(message), *path_in(source, path)))
 
-    missing = [finding(UNRESOLVED, path, message) for path, message in library.missing(workflow)]
+    gone = list(library.missing(workflow))
+    missing = [finding(UNRESOLVED, path, message) for path, message in gone]
     whole = _named(library.joined(workflow))
     found = [finding(_kind(each), each.path, f"{dotted(each.path)}: {each.why}") for each in fields.findings(whole)]
     if any(each.malformed for each in fields.findings(whole)):  # then nothing more can be said
@@ -82,6 +83,7 @@ def of_workflow(workflow: Mapping[str, Any], source: Object, library: Library, *
     wrong = [
         finding(UNSUPPORTED if problem.only_here else INVALID, problem.path, problem.message)
         for problem in (_of_templates(whole) if source.kind in TEMPLATES and lint else mistakes(whole, lint=lint))
+        if problem.path not in [path for path, _ in gone]
     ]
     return found + missing + wrong
 

@@ -40,6 +40,11 @@ def reconcile(
     status = dict(workflow.get("status") or {})
     if not status.get("phase"):
         status |= {"phase": RUNNING, "startedAt": timestamp(now), "finishedAt": None, "nodes": {}}
+        reference = (workflow.get("spec") or {}).get("workflowTemplateRef")
+        if reference:  # one that is there was joined into the spec when the Workflow was submitted
+            kind = "clusterworkflowtemplate" if reference.get("clusterScope") else "workflowtemplate"
+            _end(status, ERROR, f'{kind}.argoproj.io "{reference.get("name")}" not found', now)
+            return Decision(status)
         if problems := unsupported(workflow) or invalid(workflow):
             _end(status, FAILED, f"invalid spec: {problems[0]}", now)
             return Decision(status)

@@ -51,16 +51,12 @@ class Operation:
     ) -> None:
         self.name: str = workflow["metadata"]["name"]
         self.status, self.now, self.observed = status, now, observed
-        stored = status.get("storedWorkflowTemplateSpec")
         self.spec: Mapping[str, Any] = workflow["spec"]
-        if stored is not None:  # what a Workflow is told while it runs is told to the object itself
-            told = {key: workflow["spec"].get(key) for key in ("suspend", "shutdown")}
-            self.spec = {**stored, **told}
-        self.scope = "local/" if stored is not None else f"local/{self.name}"
+        self.scope = f"local/{self.name}"
         self.memory = memory
         self.nodes = memory.nodes = Nodes(self.name, status.get("nodes") or {}, now, memory.nodes)
         self.templates = Templates(self.spec, status.get("storedTemplates") or {})
-        self.globals = workflow_scope({**workflow, "spec": self.spec, "status": status}, now)
+        self.globals = workflow_scope({**workflow, "status": status}, now)
         self.shutdown: str = self.spec.get("shutdown") or ""
         limit = self.spec.get("activeDeadlineSeconds")
         started = seconds(status.get("startedAt")) or now

@@ -11,12 +11,14 @@ from .nodes import Node, Nodes
 
 Template = Mapping[str, Any]
 
+LOCAL = "local/"  # how the scope of a Workflow's own templates begins
+
 _POD_KINDS = ("container", "script", "resource", "containerSet")
 
 
 def is_pod(template: Template) -> bool:
     """Whether a template is run by a pod."""
-    return any(kind in template for kind in _POD_KINDS)
+    return any(template.get(kind) is not None for kind in _POD_KINDS)
 
 
 def stored_name(scope: str, origin: Mapping[str, Any]) -> str:
@@ -24,7 +26,7 @@ def stored_name(scope: str, origin: Mapping[str, Any]) -> str:
     if reference := origin.get("templateRef"):
         kind = "cluster" if reference.get("clusterScope") else "namespaced"
         return f"{kind}/{reference['name']}/{reference['template']}"
-    if scope.startswith("local/"):
+    if scope.startswith(LOCAL):
         return ""
     return f"{scope}/inline/{origin.get('name', '')}" if origin.get("inline") else f"{scope}/{origin.get('template')}"
 

@@ -38,7 +38,6 @@ def _put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("templates/2/resource/action", "delete", "spec.templates[2].resource.action: delete"),
         ("templates/2/resource/successCondition", "x == 1", "spec.templates[2].resource.successCondition"),
         ("volumes", [{"name": "v", "nfs": {"server": "x"}}], "spec.volumes[0].nfs"),
-        ("workflowTemplateRef", {"name": "x"}, "spec.workflowTemplateRef"),
         ("synchronization", {"mutexes": [{"name": "x"}]}, "spec.synchronization"),
         ("aFieldOfTheFuture", 1, "spec.aFieldOfTheFuture"),
         ("templates/1", "text", "spec.templates[1]: should be a mapping"),

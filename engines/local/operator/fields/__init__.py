@@ -11,14 +11,21 @@ from typing import Any
 
 from ..paths import dotted
 from .table import Finding
-from .workflow import WORKFLOW
+from .workflow import TEMPLATE, WORKFLOW
 
 __all__ = ["WORKFLOW", "Finding", "findings", "unsupported", "without_effect"]
 
 
+_STORED = "storedTemplates"
+
+
 def findings(workflow: Mapping[str, Any]) -> Iterator[Finding]:
-    """All that is refused or has no effect, with where it is."""
-    return WORKFLOW.look(workflow, ())
+    """All that is refused or has no effect, with where it is; also in what was stored of WorkflowTemplates."""
+    yield from WORKFLOW.look(workflow, ())
+    status = workflow.get("status")
+    stored = status.get(_STORED) if isinstance(status, Mapping) else None
+    for name, template in (stored or {}).items():
+        yield from TEMPLATE.look(template, ("status", _STORED, name))
 
 
 def unsupported(workflow: Mapping[str, Any]) -> list[str]:

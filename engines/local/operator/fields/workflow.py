@@ -158,6 +158,7 @@ SPEC = Table(
         **_EVERYWHERE,
         **_HOOKS,
         "entrypoint": TEXT,
+        "workflowTemplateRef": Table("workflowTemplateRef", {"name": TEXT, "clusterScope": FLAG}),
         "arguments": ARGUMENTS,
         "templates": Each(TEMPLATE),
         "volumeClaimTemplates": Each(CLAIM),
@@ -173,10 +174,7 @@ SPEC = Table(
     | because(PODS, "podMetadata", "podDisruptionBudget")
     | because(ARGO, "executor", "metrics", "archiveLogs")
     | {"podPriorityClassName": PLACING, "securityContext": USERS, "imagePullSecrets": IMAGES},
-    _LOCKS
-    | _HOSTS
-    | {"workflowTemplateRef": "copy the template's spec into this Workflow"}
-    | because("", "artifactGC", "artifactRepositoryRef", "templateDefaults", "workflowMetadata"),
+    _LOCKS | _HOSTS | because("", "artifactGC", "artifactRepositoryRef", "templateDefaults", "workflowMetadata"),
 )
 WORKFLOW = Table(
     "Workflow",

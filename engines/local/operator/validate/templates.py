@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..paths import Path
+from ..resolution import LOCAL, scope_of, stored_name
 from . import dag, leaf, metrics, outputs, retries, steps
 from .arguments import has_location
 from .problem import PARAMETER, Problem, Template, artifacts, named, parameters
@@ -32,6 +33,8 @@ class Walk:
         self._places: dict[str, int] = {}
         for index, template in enumerate(self.spec.get("templates") or []):
             self._places.setdefault(template.get("name") or "", index)
+        self._stored: Mapping[str, Template] = (workflow.get("status") or {}).get("storedTemplates") or {}
+        self._home = LOCAL  # where the names in the template that is looked at are looked up
         self._checked: set[Path] = set()
         self._depth = 0
 
@@ -39,13 +42,20 @@ class Walk:
         """The template that a task or step runs, and where it is. None: it isn't known."""
         if caller.get("inline") is not None:
             return caller["inline"], (*path, "inline")
+        if name := stored_name(self._home, caller):
+            return (self._stored[name], ("status", "storedTemplates", name)) if name in self._stored else None
         index = self._places.get(caller.get("template") or "")
         return None if index is None else (self.spec["templates"][index], ("spec", "templates", index))
 
     def call(self, caller: Mapping[str, Any], path: Path, given: set[str] | None = None) -> Iterator[Problem]:
         """Checks the template that `caller` runs. `given`: the names of its arguments, None where they don't matter."""
+        for found in self._call(caller, path, given):
+            elsewhere = found.path[0] == "status" and path[0] != "status"
+            yield found._replace(path=(*path, "templateRef")) if elsewhere else found
+
+    def _call(self, caller: Mapping[str, Any], path: Path, given: set[str] | None) -> Iterator[Problem]:
         found = self.find(caller, path)
-        if found is None:
+        if found is None or (caller.get("templateRef") and caller.get("template")):
             yield from _unknown(caller, path)
             return
         template, where = found
@@ -56,9 +66,11 @@ class Walk:
         if given is not None:
             yield from _supplied(template, caller, path, given)
         if new:
+            home, self._home = self._home, scope_of(self._home, caller)
             self._depth += 1
             yield from self._body(template, where)
             self._depth -= 1
+            self._home = home
 
     def supplied(self, caller: Mapping[str, Any], path: Path, given: set[str]) -> Iterator[Problem]:
         """Checks that the template that `caller` runs gets the inputs it needs; `given` are the arguments' names."""
@@ -118,6 +130,9 @@ def _unknown(caller: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         yield Problem((*path, "templateRef"), "resource name is required")
     elif not reference.get("template"):
         yield Problem((*path, "templateRef"), "template name is required")
+    elif "{{" not in f"{reference['name']}{reference['template']}":  # else it is known only when it runs
+        said = f"template reference {reference['name']}.{reference['template']} not found"
+        yield Problem((*path, "templateRef"), said)
 
 
 def _kinds(template: Template) -> list[str]:
