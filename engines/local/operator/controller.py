@@ -58,6 +58,7 @@ def reconcile(
         return Decision(status, terminate=pods.superfluous(op))
     pods.observe(op)
     deadlines.cut_short(op)
+    pods.end_containers(op)
     if not op.spec.get("suspend"):
         outcome = _drive(op)
         if outcome is not None:

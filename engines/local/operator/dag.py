@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import hooks
+from . import artifacts, hooks
 from .assessment import assess
 from .calls import Call, NoRoomError, TemplateError, TimedOutError, TooDeepError
 from .depends import Graph, task_results
@@ -49,7 +49,8 @@ def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) 
         names = list(plan.graph.tasks)
         for name in names:
             op.publish((dag.node_of(name) or {}).get("outputs"))
-        outputs = template_outputs(plan.template, {**op.globals, **dag.inputs(), **dag.scope(names)})
+        scope = {**op.globals, **dag.inputs(), **dag.scope(names)}
+        outputs = template_outputs(plan.template, scope, dag.artifacts(names))
         if outputs:
             op.nodes.edit(op.nodes[node["id"]])["outputs"] = outputs
     return op.nodes.mark(node, phase)
@@ -84,9 +85,10 @@ class _Dag:
     def _attend(self, task: Task, holder: Task, node: Node) -> bool:
         """Runs the hooks in `holder` for `node`, which is `task` or one run of it; whether none is left running."""
 
-        def scope() -> dict[str, str]:
-            known = {**self.inputs(), **self.scope(self.graph.ancestors(task["name"]))}
-            return known | {f"tasks.{task['name']}.status": node["phase"]}
+        def scope() -> hooks.Known:
+            ancestors = self.graph.ancestors(task["name"])
+            known = {**self.inputs(), **self.scope(ancestors), f"tasks.{task['name']}.status": node["phase"]}
+            return known, self.artifacts(ancestors)
 
         try:
             done = hooks.attend(self.op, self.context, holder, node, f"tasks.{task['name']}", scope)
@@ -122,10 +124,19 @@ class _Dag:
         scope = {**self.op.globals, **self.inputs(), **self.scope(ancestors)}
         later = {key: task[key] for key in ("hooks", "inline") if key in task}
         resolved: Task = substitute({k: v for k, v in task.items() if k not in later}, scope, OUTPUTS) | later
-        return resolved
+        return artifacts.resolve(resolved, self.artifacts(ancestors), scope, expands=loops(task))
 
     def inputs(self) -> dict[str, str]:
         return input_scope((self.template.get("inputs") or {}).get("parameters") or [])
+
+    def artifacts(self, tasks: list[str]) -> artifacts.Lookup:
+        """The artifacts that there are: the DAG's own, the Workflow's, those of `tasks`."""
+        known = artifacts.lookup("inputs", self.template.get("inputs"))
+        known |= artifacts.lookup("workflow.outputs", self.op.status.get("outputs"))
+        for name in tasks:
+            if (node := self.node_of(name)) is not None:
+                known |= artifacts.of_node(self.op.nodes, f"tasks.{name}", node)
+        return known
 
     def scope(self, tasks: list[str]) -> dict[str, str]:
         """The outputs of `tasks`, as far as they ran."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from . import artifacts
 from .calls import Call, NoRoomError, TemplateError
 from .expressions import ExpressionError, evaluate_condition
 from .names import text
 from .nodes import Node
 from .phases import COMPLETED, FULFILLED, RUNNING, fulfilled
-from .templates import expand, substitute
+from .templates import UnresolvedError, expand, substitute
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 EXIT = "exit"
 
 Scope = Mapping[str, str]
+Known = tuple[dict[str, str], artifacts.Lookup]  # what expressions and arguments may refer to: values, and files
 Holder = Mapping[str, Any]  # what may have hooks: a task, a step, the spec
 
 
@@ -45,9 +47,7 @@ def all_ended(op: Operation, node: Node) -> bool:
     return all(fulfilled(child) for child in op.nodes.children(node) if (child.get("nodeFlag") or {}).get("hooked"))
 
 
-def attend(
-    op: Operation, context: Call, holder: Holder, node: Node, prefix: str, scope: Callable[[], dict[str, str]]
-) -> bool:
+def attend(op: Operation, context: Call, holder: Holder, node: Node, prefix: str, scope: Callable[[], Known]) -> bool:
     """Runs the hooks of a task or step whose time has come; whether none of them is left running.
 
     `context` is a call within the DAG or steps, `prefix` how others refer to `node`, `scope` what expressions and
@@ -66,7 +66,7 @@ def attend(
 def attend_workflow(op: Operation, root: Node) -> bool:
     """As `attend`, for the Workflow's own hooks, but for the exit handler."""
     hooks = substitute(op.spec.get("hooks") or {}, op.globals)
-    return _run_all(op, Call(op.name, {}, op.scope), hooks, root, "", dict)
+    return _run_all(op, Call(op.name, {}, op.scope), hooks, root, "", lambda: ({}, {}))
 
 
 def _run_all(
@@ -75,7 +75,7 @@ def _run_all(
     hooks: Mapping[str, Mapping[str, Any]],
     parent: Node,
     prefix: str,
-    scope: Callable[[], dict[str, str]],
+    scope: Callable[[], Known],
 ) -> bool:
     done = True
     for key, hook in hooks.items():
@@ -98,7 +98,7 @@ def _run_exit(
     hook: Mapping[str, Any] | None,
     parent: Node,
     prefix: str,
-    scope: Callable[[], dict[str, str]],
+    scope: Callable[[], Known],
 ) -> bool:
     name = f"{parent['name']}.onExit"
     if hook is None or not op.may_start(on_exit=True):
@@ -124,11 +124,11 @@ def _run(op: Operation, call: Call, parent: Node) -> bool:
     return fulfilled(node)
 
 
-def _holds(op: Operation, expression: str, name: str, scope: Callable[[], dict[str, str]]) -> bool:
+def _holds(op: Operation, expression: str, name: str, scope: Callable[[], Known]) -> bool:
     if not expression:
         raise TemplateError(f"Expression required for hook {name}")
     try:
-        return evaluate_condition(expression, expand({**op.globals, **scope()}))
+        return evaluate_condition(expression, expand({**op.globals, **scope()[0]}))
     except ExpressionError as error:
         raise TemplateError(str(error)) from None
 
@@ -140,14 +140,18 @@ def _outputs(op: Operation, node: Node) -> Mapping[str, Any] | None:
 
 
 def _resolve(
-    op: Operation, arguments: Mapping[str, Any], prefix: str, outputs: Mapping[str, Any], scope: Scope
+    op: Operation, arguments: Mapping[str, Any], prefix: str, outputs: Mapping[str, Any], known: Known
 ) -> Mapping[str, Any]:
+    values, files = known
     own = {
         f"{prefix}.outputs.parameters.{parameter['name']}": text(parameter.get("value", ""))
         for parameter in outputs.get("parameters") or []
     }
     try:
-        resolved: Mapping[str, Any] = substitute(arguments, {**op.globals, **scope, **own})
-    except ExpressionError as error:
+        scope = {**op.globals, **values, **own}
+        files = files | artifacts.lookup(f"{prefix}.outputs", outputs)
+        call = artifacts.resolve({"arguments": substitute(arguments, scope)}, files, scope, expands=False)
+    except (ExpressionError, UnresolvedError) as error:
         raise TemplateError(str(error)) from None
+    resolved: Mapping[str, Any] = call["arguments"]
     return resolved

@@ -170,7 +170,10 @@ class Nodes:
         """The last nodes to run beneath `id`, to which what follows is connected."""
         node = self._nodes[key]
         children = node.get("children") or []
-        if node["type"] in ("Pod", "Skipped", "Suspend"):
+        if node["type"] in ("Pod", "Container"):
+            containers = [child for child in children if self._nodes[child]["type"] == "Container"]
+            return [last for child in containers for last in self.outbound(child)] if containers else [key]
+        if node["type"] in ("Skipped", "Suspend"):
             return [key]
         if node["type"] == "TaskGroup":
             return [last for child in children for last in self.outbound(child)] if children else [key]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ..pod import PodObservation
-from . import daemons, dag, deadlines, parallelism, retry, steps, suspension
+from . import artifacts, containers, daemons, dag, deadlines, parallelism, retry, steps, suspension
 from .calls import Call, TemplateError, TooDeepError
 from .decision import PodRequest, Resource
 from .expressions import ExpressionError
@@ -117,6 +117,7 @@ class Operation:
                 if not template.get("daemon"):
                     node["taskResultSynced"] = True
                 self._start(call, node)
+                containers.create(self.nodes, node, template)
             return self.nodes[node["id"]]
         if "suspend" in template:
             if node is None:
@@ -163,7 +164,8 @@ class Operation:
         try:
             raw = self.templates.of(self.nodes, node)
             template = request_template(self.spec, self.name, raw)
-            wanted = build(node, self.pod_name(node), self.process(template, node), result_is_wanted(self, node))
+            processed = self.process(template, node)
+            wanted = build(self.name, node, self.pod_name(node), processed, result_is_wanted(self, node))
         except (TemplateError, PatchError, UnresolvedError, ExpressionError) as error:
             self.nodes.mark(node, ERROR, str(error))
             raise TemplateError(str(error)) from None
@@ -212,7 +214,7 @@ class Operation:
         scope = {**known, **self._locals(node, template)}
         merged = {**template, "inputs": inputs} if inputs else template
         first = substitute(merged, scope)
-        scope |= input_scope(inputs.get("parameters") or [])
+        scope |= input_scope(inputs.get("parameters") or []) | artifacts.paths(first)
         for output in (template.get("outputs") or {}).get("parameters") or []:
             if (output.get("valueFrom") or {}).get("path"):
                 scope[f"outputs.parameters.{output['name']}.path"] = output["valueFrom"]["path"]
@@ -220,7 +222,7 @@ class Operation:
         return processed
 
     def _bind(self, template: Template, call: Call) -> dict[str, Any]:
-        """The `inputs` of a new node. Raises TemplateError for a parameter without a value."""
+        """The `inputs` of a new node. Raises TemplateError for a parameter or an artifact that is given by nobody."""
         given = {p["name"]: p["value"] for p in call.arguments.get("parameters") or [] if "value" in p}
         inputs = []
         for declared in (template.get("inputs") or {}).get("parameters") or []:
@@ -229,8 +231,11 @@ class Operation:
             if value is None:
                 raise TemplateError(f"inputs.parameters.{declared['name']} had no value")
             inputs.append({**declared, "value": text(value)})
-        bound: list[Any] = substitute(inputs, {**self.globals, "node.name": call.name})
-        return {"parameters": bound} if bound else {}
+        scope = {**self.globals, "node.name": call.name}
+        bound: list[Any] = substitute(inputs, scope)
+        files = substitute(substitute(artifacts.bind(template, call.arguments), scope), input_scope(bound))
+        artifacts.check_keys(files)
+        return {name: several for name, several in (("parameters", bound), ("artifacts", files)) if several}
 
     def _locals(self, node: Node, template: Template) -> dict[str, str]:
         """`node.name`, `pod.name`, `tasks.name` or `steps.name`, and for attempts `retries` and `lastRetry.*`."""

@@ -28,4 +28,12 @@ def publish(status: dict[str, Any], outputs: Mapping[str, Any] | None) -> dict[s
         elif "value" in parameter:
             others = [entry if known["name"] == name else known for known in others]
         status["outputs"] = {**held, "parameters": others}
+    for artifact in (outputs or {}).get("artifacts") or []:
+        if artifact.get("globalName"):
+            own = {key: value for key, value in artifact.items() if key not in ("globalName", "path")}
+            own["name"] = artifact["globalName"]
+            held = status.get("outputs") or {}
+            others = [known for known in held.get("artifacts") or [] if known["name"] != own["name"]]
+            if own not in (held.get("artifacts") or []):
+                status["outputs"] = {**held, "artifacts": [*others, own]}
     return found

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..pod import PodObservation
+from . import artifacts, containers
 from .calls import TemplateError
 from .decision import PodRequest, Resource
 from .names import seconds, task_name, text, timestamp
@@ -34,16 +35,18 @@ def request_template(spec: Mapping[str, Any], workflow: str, template: Mapping[s
         for claim in spec.get("volumeClaimTemplates") or []
     ]
     volumes = {v["name"]: v for v in [*(spec.get("volumes") or []), *claims, *(template.get("volumes") or [])]}
-    containers = [template.get("container") or {}, *(template.get("initContainers") or [])]
-    mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts") or []}
+    several = containers.everything(template)
+    mounted = {mount["name"] for container in several for mount in container.get("volumeMounts") or []}
     merged["volumes"] = [volume for name, volume in volumes.items() if name in mounted]
     if spec.get("podSpecPatch"):
         merged[_WORKFLOW_PATCH] = spec["podSpecPatch"]
     return merged
 
 
-def build(node: Node, pod: str, template: Mapping[str, Any], wants_result: bool) -> PodRequest | Resource:
-    """The request for the pod of `node`. Raises patches.PatchError."""
+def build(
+    workflow: str, node: Node, pod: str, template: Mapping[str, Any], wants_result: bool
+) -> PodRequest | Resource:
+    """The request for the pod of `node`. Raises patches.PatchError, TemplateError."""
     if "resource" in template:
         return Resource(node["id"], pod, template["resource"]["manifest"], template["resource"]["action"])
     patches = [template[key] for key in (_WORKFLOW_PATCH, "podSpecPatch") if template.get(key)]
@@ -53,8 +56,12 @@ def build(node: Node, pod: str, template: Mapping[str, Any], wants_result: bool)
     request = {key: value for key, value in template.items() if key != _WORKFLOW_PATCH}
     if merged:
         request["podSpecPatch"] = merged
-    if template.get("initContainers"):
-        request["initContainers"] = [_mirrored(c, template["container"]) for c in template["initContainers"]]
+    main = dict(containers.mains(template)).get(containers.MAIN, {})
+    for kind in ("initContainers", "sidecars"):
+        if template.get(kind):
+            request[kind] = [_mirrored(container, main) for container in template[kind]]
+    if kept := artifacts.stored(template, workflow, pod):
+        request["outputs"] = {**template["outputs"], "artifacts": kept}
     return PodRequest(node["id"], pod, request, wants_result)
 
 
@@ -74,6 +81,14 @@ def observe(op: Operation) -> None:
             pod = op.observed.get(op.pod_name(node))
             if pod is not None:
                 _update(op, node, pod)
+
+
+def end_containers(op: Operation) -> None:
+    """Ends the containers whose pod has come to an end without a word of theirs: a shutdown, a deadline."""
+    for node in op.nodes.live():
+        pod = op.nodes.get(node.get("boundaryID", "")) if node["type"] == "Container" else None
+        if pod is not None and pod["phase"] in FULFILLED:
+            op.nodes.mark(node, FAILED, pod.get("message", ""))
 
 
 def superfluous(op: Operation) -> list[str]:
@@ -113,8 +128,11 @@ def _mirrored(container: Mapping[str, Any], main: Mapping[str, Any]) -> Mapping[
 def _update(op: Operation, node: Node, pod: PodObservation) -> None:
     template = op.templates.of(op.nodes, node)
     daemon = bool(template.get("daemon"))
+    if daemon and pod.phase == RUNNING and not pod.ready:
+        return
     phase, message = pod.phase, pod.message
-    outputs = _outputs(template, pod) if pod.ended else None
+    outputs = _outputs(op, node, template, pod) if pod.ended else None
+    containers.update(op.nodes, node, template, pod)
     if phase == SUCCEEDED:
         missing = [p["name"] for p in (outputs or {}).get("parameters") or [] if "value" not in p]
         message = ""
@@ -148,13 +166,17 @@ def _update(op: Operation, node: Node, pod: PodObservation) -> None:
 
 def _told(pod: PodObservation) -> bool:
     """Whether the main container's own exit code is known."""
-    return pod.exit_code is not None and pod.exit_code >= 0 and pod.phase != ERROR
+    return pod.exit_code is not None and pod.exit_code >= 0
 
 
-def _outputs(template: Mapping[str, Any], pod: PodObservation) -> dict[str, Any]:
+def _outputs(op: Operation, node: Node, template: Mapping[str, Any], pod: PodObservation) -> dict[str, Any]:
+    """What an ended pod has left; of one that was deleted, or whose main container never ran, nothing."""
     outputs: dict[str, Any] = {}
-    if _told(pod):
-        outputs["exitCode"] = str(pod.exit_code)
+    if not _told(pod):
+        return outputs
+    outputs["exitCode"] = str(pod.exit_code)
+    if template.get("outputs"):
+        template = op.process(template, node)
     if pod.result is not None:
         outputs["result"] = pod.result
     declared = (template.get("outputs") or {}).get("parameters") or []
@@ -164,7 +186,10 @@ def _outputs(template: Mapping[str, Any], pod: PodObservation) -> dict[str, Any]
         default = (output.get("valueFrom") or {}).get("default")
         if value is None and default is not None:
             value = text(default)
-        parameters.append(output if value is None else {**output, "value": value.removesuffix("\n")})
-    if parameters and pod.phase != ERROR:
+        parameters.append(output if value is None else {**output, "value": value})
+    if parameters:
         outputs["parameters"] = parameters
+    kept = [a for a in artifacts.stored(template, op.name, op.pod_name(node)) if a["name"] in pod.artifacts]
+    if kept:
+        outputs["artifacts"] = kept
     return outputs

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from . import artifacts
 from .expressions import ExpressionError, evaluate, show
 from .loops import loop_index
 from .names import pod_name, seconds, template_name, text
@@ -124,7 +125,9 @@ def mentioned(task: Any, names: list[str]) -> list[str]:
     return [name for name in names if name in words]
 
 
-def template_outputs(template: Mapping[str, Any], scope: Mapping[str, str]) -> dict[str, Any] | None:
+def template_outputs(
+    template: Mapping[str, Any], scope: Mapping[str, str], known: artifacts.Lookup
+) -> dict[str, Any] | None:
     """The `outputs` of a DAG or steps template, out of those of its tasks. Raises UnresolvedError, ExpressionError."""
     declared = (template.get("outputs") or {}).get("parameters") or []
     found = []
@@ -140,7 +143,8 @@ def template_outputs(template: Mapping[str, Any], scope: Mapping[str, str]) -> d
                 raise
             value = text(source["default"])
         found.append({**{k: v for k, v in output.items() if k != "valueFrom"}, "value": value})
-    return {"parameters": found} if found else None
+    files = artifacts.outputs(template, known, scope)
+    return {name: several for name, several in (("parameters", found), ("artifacts", files)) if several} or None
 
 
 def _json(value: Any) -> str:

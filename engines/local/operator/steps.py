@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import hooks
+from . import artifacts, hooks
 from .calls import Call, NoRoomError, TemplateError, TimedOutError, TooDeepError
 from .expressions import ExpressionError, evaluate_when
 from .loops import Loop, LoopError, loop_index, loops
@@ -39,7 +39,7 @@ def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) 
     if before is not None:
         op.nodes.edit(op.nodes[node["id"]])["outboundNodes"] = steps.outbound(before)
     scope = steps.scope(len(steps.template["steps"]))
-    outputs = template_outputs(steps.template, {**op.globals, **scope})
+    outputs = template_outputs(steps.template, {**op.globals, **scope}, steps.artifacts(len(steps.template["steps"])))
     if outputs:
         op.nodes.edit(op.nodes[node["id"]])["outputs"] = outputs
         op.publish(outputs)
@@ -99,6 +99,17 @@ class _Steps:
                 scope |= group_scope(f"steps.{step['name']}", [run for run in runs if run["type"] != "Skipped"])
         return scope
 
+    def artifacts(self, index: int) -> artifacts.Lookup:
+        """The artifacts that there are for group `index`: the steps' own, the Workflow's, those of the steps before."""
+        known = artifacts.lookup("inputs", self.template.get("inputs"))
+        known |= artifacts.lookup("workflow.outputs", self.op.status.get("outputs"))
+        for earlier, several in enumerate(self.template["steps"][:index]):
+            for step in several:
+                node = self.op.nodes.named(f"{self.name}[{earlier}].{step['name']}")
+                if node is not None:
+                    known |= artifacts.of_node(self.op.nodes, f"steps.{step['name']}", node)
+        return known
+
     def outbound(self, group: Node) -> list[str]:
         return [last for child in self.op.nodes.children(group) for last in self.op.nodes.outbound(child["id"])]
 
@@ -119,7 +130,7 @@ class _Steps:
         """The steps of a group, their references resolved. Raises _StepError."""
         known = {**self.op.globals, **self.scope(index)}
         try:
-            resolved = [self._resolve(step, known) for step in self.template["steps"][index]]
+            resolved = [self._resolve(index, step, known) for step in self.template["steps"][index]]
         except (UnresolvedError, ExpressionError) as error:
             raise _StepError(ERROR, f"failed to resolve references: {error}") from None
         try:
@@ -127,12 +138,15 @@ class _Steps:
         except (UnresolvedError, ExpressionError, LoopError) as error:
             raise _StepError(ERROR, str(error)) from None
 
-    def _resolve(self, step: Step, known: Mapping[str, str]) -> Step:
+    def _resolve(self, index: int, step: Step, known: Mapping[str, str]) -> Step:
         later = {key: step[key] for key in ("hooks", "inline") if key in step}
         resolved: Step = substitute({k: v for k, v in step.items() if k not in later}, known, OUTPUTS) | later
         if not loops(step):
             evaluate_when(resolved.get("when") or "")
-        return resolved
+        try:
+            return artifacts.resolve(resolved, self.artifacts(index), known, expands=loops(step))
+        except UnresolvedError as error:
+            raise UnresolvedError(f"unable to resolve references: {error}") from None
 
     def _advance(self, index: int, group: Node) -> Node:
         planned = self.op.remember(group, "plan", lambda: self._plan(index))
@@ -209,6 +223,10 @@ class _Steps:
         """Runs the hooks of the steps; whether none is left running. Raises _StepError."""
         known = self.scope(index)
         complete = True
+
+        def scope() -> hooks.Known:
+            return dict(known), self.artifacts(index)
+
         for child in self.op.nodes.children(group):
             plan = self._plan_of(planned, group, child)
             step = plan.step
@@ -217,7 +235,7 @@ class _Steps:
                 step = plan.loop.run(plan.loop.items[loop_index(child)], {**self.op.globals, **known})
             prefix = f"steps.{child['name'].removeprefix(group['name'] + '.')}"
             try:
-                complete = hooks.attend(self.op, self.context, step, child, prefix, lambda: dict(known)) and complete
+                complete = hooks.attend(self.op, self.context, step, child, prefix, scope) and complete
             except TemplateError as error:
                 raise _StepError(ERROR, str(error)) from None
         return complete

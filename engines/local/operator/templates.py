@@ -65,7 +65,7 @@ def _reference(tag: str, scope: Scope, strict: tuple[str, ...]) -> str:
     outer, opening, inner = tag.rpartition("{{")
     if opening and inner in scope:  # {{inputs.parameters.{{item}}}}: the inner one now, the outer one by the next pass
         return "{{" + outer + scope[inner]
-    if any(name.startswith(prefix) for prefix in strict):
+    if any(name.startswith(prefix) for prefix in strict) and ".outputs.artifacts." not in name:  # those come later
         raise UnresolvedError(f"failed to resolve {{{{{tag}}}}}")
     return "{{" + tag + "}}"
 

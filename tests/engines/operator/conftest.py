@@ -182,6 +182,12 @@ class Machine:
         )
         return self.go()
 
+    def tell(self, node: str, phase: str, **known: Any) -> Machine:
+        """What is known of the pod of the node displayed as `node` now: fields of a PodObservation."""
+        (found,) = [n for n in self.nodes("Pod") if n["displayName"] == node]
+        self.pods[self.pod(found)] = PodObservation(phase, finished_at=self.now, **known)
+        return self.go()
+
     def pod(self, node: dict[str, Any]) -> str:
         hashed = "-" + node["id"].rpartition("-")[2]
         return next(name for name in self.pods if name.endswith(hashed) or name == node["name"])

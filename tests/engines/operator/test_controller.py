@@ -449,7 +449,7 @@ def test_outputs_travel(make: Any, machine: Any) -> None:
         ),
     )  # fmt: skip
     run = machine(make.workflow(main, inner, make.leaf("leaf", outputs=OUT), make.leaf("taker", "x"))).go()
-    run.end("a", o="v\n")
+    run.end("a", o="v")
     run.end("many(1:2)", o='{"k":2}')
     run.end("many(0:1)", o='{"k":1}')
     value = run.request("taker")["inputs"]["parameters"][0]["value"]

@@ -75,7 +75,7 @@ def test_output_of_a_failed_attempt_is_the_default(make: Any, machine: Any) -> N
         "parameters": [{"name": "more", "valueFrom": {"path": "/tmp/more", "default": "[]"}, "value": "[]"}],
     }
     run.go(6)
-    run.end("wf(1)", 0, more="[4,5]\n")
+    run.end("wf(1)", 0, more="[4,5]")
     assert run.node("")["outputs"]["parameters"][0]["value"] == "[4,5]"
 
 

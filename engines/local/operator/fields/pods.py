@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ..paths import Path
 from .reasons import IMAGES, NETWORK, PLACING, PODS, TERMINAL, TIDYING, USERS
-from .table import FLAG, TEXT, TEXTS, VALUE, Each, Kind, Named, OneOf, Table, because, texts
+from .table import FLAG, TEXT, TEXTS, VALUE, WHOLE_OR_TEXT, Each, Finding, Kind, Named, OneOf, Table, because, texts
 
 PLACEMENT = because(PLACING, "affinity", "nodeSelector", "tolerations", "schedulerName")
 
@@ -17,6 +22,17 @@ POD_SPEC_PATCH = Table(
     because("write it into the template", "containers", "initContainers", "volumes"),
 )
 
+
+class FieldPath(OneOf):
+    """A field of the pod, or one of its labels or annotations by name."""
+
+    _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['.+'\]")
+
+    def look(self, value: Any, path: Path) -> Iterator[Finding]:
+        if not (isinstance(value, str) and self._SUBSCRIPT.fullmatch(value)):
+            yield from super().look(value, path)
+
+
 ENV = Table(
     "Environment variable",
     {
@@ -24,26 +40,40 @@ ENV = Table(
         "valueFrom": Table(
             "Environment variable: valueFrom",
             {
+                "configMapKeyRef": Table("configMapKeyRef", {**texts("name", "key"), "optional": FLAG}),
                 "secretKeyRef": Table("secretKeyRef", {**texts("name", "key"), "optional": FLAG}),
                 "fieldRef": Table(
                     "fieldRef",
                     {
-                        "fieldPath": OneOf("metadata.name", "metadata.namespace", "status.podIP"),
+                        "fieldPath": FieldPath(
+                            "metadata.name",
+                            "metadata.namespace",
+                            "metadata.labels['NAME']",
+                            "metadata.annotations['NAME']",
+                            "spec.nodeName",
+                            "spec.serviceAccountName",
+                            "status.hostIP",
+                            "status.podIP",
+                        ),
                         "apiVersion": TEXT,
                     },
                 ),
-            },
-            refused={
-                "configMapKeyRef": "mount the ConfigMap as a volume",
-                "resourceFieldRef": "write the value itself",
+                "resourceFieldRef": Table(
+                    "resourceFieldRef",
+                    {"resource": TEXT, "divisor": VALUE},
+                    refused={"containerName": "it is the container's own"},
+                ),
             },
         ),
     },
 )
 ENV_FROM = Table(
     "envFrom",
-    {"secretRef": Table("secretRef", {"name": TEXT, "optional": FLAG})},
-    refused={"configMapRef": "mount the ConfigMap as a volume", "prefix": "name the variables one by one"},
+    {
+        "configMapRef": Table("configMapRef", {"name": TEXT, "optional": FLAG}),
+        "secretRef": Table("secretRef", {"name": TEXT, "optional": FLAG}),
+        "prefix": TEXT,
+    },
 )
 RESOURCES = Table(
     "resources",
@@ -52,11 +82,8 @@ RESOURCES = Table(
 )
 MOUNT = Table(
     "volumeMounts",
-    {**texts("name", "mountPath", "subPath"), "readOnly": FLAG},
-    refused={
-        "subPathExpr": "write subPath with a reference",
-        **because("", "mountPropagation", "recursiveReadOnly"),
-    },
+    {**texts("name", "mountPath", "subPath", "subPathExpr"), "readOnly": FLAG},
+    refused=because("", "mountPropagation", "recursiveReadOnly"),
 )
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -81,15 +108,27 @@ _REFUSED = (
 )
 CONTAINER = Table("container", _CONTAINER, _WITHOUT_EFFECT, _REFUSED)
 INIT_CONTAINER = Table("initContainers", {**_CONTAINER, "mirrorVolumeMounts": FLAG}, _WITHOUT_EFFECT, _REFUSED)
+SIDECAR = Table("sidecars", {**_CONTAINER, "mirrorVolumeMounts": FLAG}, _WITHOUT_EFFECT, _REFUSED)
+SCRIPT = Table("script", {**_CONTAINER, "source": TEXT}, _WITHOUT_EFFECT, _REFUSED)
+CONTAINER_SET = Table(
+    "containerSet",
+    {
+        "containers": Each(
+            Table("containerSet: containers", {**_CONTAINER, "dependencies": TEXTS}, _WITHOUT_EFFECT, _REFUSED)
+        ),
+        "volumeMounts": Each(MOUNT),
+        "retryStrategy": Table("containerSet: retryStrategy", {"retries": WHOLE_OR_TEXT, "duration": TEXT}),
+    },
+)
 
 _MODE = {"defaultMode": USERS}
-_ITEMS = {"items": "mount the whole of it"}
+_ITEMS = {"items": Each(Table("items", texts("key", "path"), {"mode": USERS}))}
 VOLUME = Table(
     "volumes",
     {
         "name": TEXT,
-        "configMap": Table("configMap", {"name": TEXT, "optional": FLAG}, _MODE, _ITEMS),
-        "secret": Table("secret", {"secretName": TEXT, "optional": FLAG}, _MODE, _ITEMS),
+        "configMap": Table("configMap", {"name": TEXT, "optional": FLAG, **_ITEMS}, _MODE),
+        "secret": Table("secret", {"secretName": TEXT, "optional": FLAG, **_ITEMS}, _MODE),
         "emptyDir": Table(
             "emptyDir",
             {},

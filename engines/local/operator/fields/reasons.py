@@ -2,7 +2,7 @@
 
 PLACING = "there is one machine, nothing to be placed"
 PODS = "there are no Kubernetes pods to be labelled, kept or protected"
-IMAGES = "nothing is pulled: steps run in this Python, learners in the user's environment"
+IMAGES = "nothing is pulled: commands run with this machine's own programs"
 USERS = "pods are processes of the user who runs the engine"
 NETWORK = "pods use this machine's network"
 TIDYING = "what a job leaves behind goes when the job is deleted"

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from .pods import CLAIM, CONTAINER, INIT_CONTAINER, METADATA, PLACEMENT, POD_SPEC_PATCH, VOLUME
+from .pods import (
+    CLAIM,
+    CONTAINER,
+    CONTAINER_SET,
+    INIT_CONTAINER,
+    METADATA,
+    PLACEMENT,
+    POD_SPEC_PATCH,
+    SCRIPT,
+    SIDECAR,
+    VOLUME,
+)
 from .reasons import ARGO, CLUSTER, IMAGES, NETWORK, PLACING, PODS, TIDYING, USERS
 from .table import (
     ANY,
@@ -34,7 +45,43 @@ RETRY = Table(
     {"affinity": PLACING},
 )
 
-_ARTIFACTS = {"artifacts": "hand over text as a parameter, files through a volume"}
+_STORE = "artifacts are kept in a folder of the job"
+_ARCHIVE = Table(
+    "archive",
+    {
+        "none": Table("none", {}),
+        "tar": Table("tar", {"compressionLevel": WHOLE}),
+        "zip": Table("zip", {}),
+    },
+)
+_S3 = Table(
+    "s3",
+    {"key": TEXT},
+    refused=because(
+        f"{_STORE}: write key alone",
+        "accessKeySecret", "bucket", "caSecret", "createBucketIfNotPresent", "encryptionOptions", "endpoint",
+        "insecure", "region", "roleARN", "secretKeySecret", "sessionTokenSecret", "useSDKCreds",
+    ),
+)  # fmt: skip
+_ARTIFACT = Table(
+    "artifacts",
+    {
+        **texts("name", "path", "from", "fromExpression", "subPath", "globalName"),
+        "archive": _ARCHIVE,
+        "mode": WHOLE,
+        "recurseMode": FLAG,
+        "optional": FLAG,
+        "raw": Table("raw", {"data": TEXT}),
+        "s3": _S3,
+    },
+    {"artifactGC": TIDYING},
+    because(
+        "let a command fetch it, or put it there",
+        "artifactory", "azure", "gcs", "git", "hdfs", "http", "oss", "plugin",
+    )
+    | {"deleted": "Argo writes it", "archiveLogs": "`ffdl logs` has them"},
+)  # fmt: skip
+_ARTIFACTS = {"artifacts": Each(_ARTIFACT)}
 _ELSEWHERE = {
     "configMapKeyRef": "write the value, or --param",
     "event": "write the value, or --param",
@@ -52,18 +99,18 @@ ARGUMENTS = Table(
                 refused=because("write value", "default", "valueFrom")
                 | because("", "description", "enum", "globalName"),
             )
-        )
+        ),
+        **_ARTIFACTS,
     },
-    refused=_ARTIFACTS,
 )
 INPUTS = Table(
     "inputs",
     {
         "parameters": Each(
             Table("inputs: parameters", _PARAMETER, refused=because("write value", "valueFrom", "globalName"))
-        )
+        ),
+        **_ARTIFACTS,
     },
-    refused=_ARTIFACTS,
 )
 OUTPUTS = Table(
     "outputs",
@@ -85,9 +132,10 @@ OUTPUTS = Table(
                     ),
                 },
             )
-        )
+        ),
+        **_ARTIFACTS,
     },
-    refused=_ARTIFACTS | because("Argo writes it", "exitCode", "result"),
+    refused=because("Argo writes it", "exitCode", "result"),
 )
 
 TEMPLATE = Table("templates", {})
@@ -126,7 +174,10 @@ TEMPLATE.define(
         "inputs": INPUTS,
         "outputs": OUTPUTS,
         "container": CONTAINER,
+        "script": SCRIPT,
+        "containerSet": CONTAINER_SET,
         "initContainers": Each(INIT_CONTAINER),
+        "sidecars": Each(SIDECAR),
         "dag": Table("dag", {"tasks": Each(DAG_TASK), "failFast": FLAG, "target": TEXT}),
         "steps": Each(Each(STEP)),
         "resource": Table(
@@ -146,11 +197,10 @@ TEMPLATE.define(
     | {"priorityClassName": PLACING, "securityContext": USERS},
     _LOCKS
     | _HOSTS
+    | {"archiveLocation": _STORE}
     | because("run a container that does it", "data", "http", "plugin")
     | {"memoize": "its results would have to outlive the Workflow"}
-    | because(
-        "", "activeDeadlineSeconds", "archiveLocation", "containerSet", "script", "sidecars", "timeout",
-    ),
+    | because("", "activeDeadlineSeconds", "timeout"),
 )  # fmt: skip
 SPEC = Table(
     "spec",
@@ -170,11 +220,11 @@ SPEC = Table(
     },
     PLACEMENT
     | because(NETWORK, "hostNetwork", "dnsPolicy", "dnsConfig")
-    | because(TIDYING, "podGC", "ttlStrategy", "volumeClaimGC")
+    | because(TIDYING, "artifactGC", "podGC", "ttlStrategy", "volumeClaimGC")
     | because(PODS, "podMetadata", "podDisruptionBudget")
     | because(ARGO, "executor", "metrics", "archiveLogs")
     | {"podPriorityClassName": PLACING, "securityContext": USERS, "imagePullSecrets": IMAGES},
-    _LOCKS | _HOSTS | because("", "artifactGC", "artifactRepositoryRef", "templateDefaults", "workflowMetadata"),
+    _LOCKS | _HOSTS | {"artifactRepositoryRef": _STORE} | because("", "templateDefaults", "workflowMetadata"),
 )
 WORKFLOW = Table(
     "Workflow",
