@@ -83,7 +83,8 @@ class PodSpec:
     """Everything the supervisor needs to run a pod. `grace` in seconds.
 
     `init` run one after the other, then `containers` side by side; `sidecars` run with them and are ended after them.
-    `result`: what MAIN writes to its standard output is wanted.
+    `result`: what MAIN writes to its standard output is wanted. `active_deadline`: seconds after its start at which the
+    pod is ended and has failed. `deadline`: unix time at which its main containers are ended, as they may end.
     """
 
     name: str
@@ -99,6 +100,8 @@ class PodSpec:
     address: str = "127.0.0.1"
     hosts: str = ""  # file shown as /etc/hosts
     grace: float = 30.0
+    active_deadline: float | None = None
+    deadline: float | None = None
     hidden: list[str] = field(default_factory=list)  # folders of this machine that the pod sees empty
 
     @property

@@ -94,6 +94,8 @@ class _Builder:
             address=self._address,
             hosts=str(self._job.path / "hosts"),
             grace=float(self._patch.get("terminationGracePeriodSeconds", 30)),
+            active_deadline=self._request.active_deadline,
+            deadline=self._request.deadline,
             # other jobs', and this one's Secrets
             hidden=[str(self._home.path / name) for name in ("jobs", "claims", "configmaps", "secrets")],
         )

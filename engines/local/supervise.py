@@ -27,6 +27,7 @@ from .podfiles import PodFiles, read_progress
 from .running import INIT, MAIN, SIDECAR, Running
 
 DELETED = "pod deleted"
+OVERDUE = "Pod was active on the node longer than the specified deadline"
 ENDED_BY_US = (137, 143)  # exit codes of sidecars that mean nothing: Argo ends them itself
 NOT_RUN = 64  # Argo's executor's own, for a command that it could not run
 _TERMINATED = 143
@@ -93,6 +94,10 @@ class Supervisor:
         self._announced = False
         self._asked = False  # SIGTERM has come and was not looked at
         self._deleted = False
+        self._overdue = False
+        now, limit, end = time.monotonic(), self._spec.active_deadline, self._spec.deadline
+        self._bound = None if limit is None else now + limit  # when the whole pod is ended
+        self._last = None if end is None else now + end - time.time()  # when its main containers are
         self._started_at: float | None = None
         self._wake, wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -146,6 +151,8 @@ class Supervisor:
             self._serve()
             if self._deleted or self._error:
                 return "Error", self._error
+            if self._overdue:
+                return "Failed", OVERDUE
             if (end := self._ends.pop(each.name)).exit_code != 0:
                 return "Failed", _message(each.name, end)
         for each in self._spec.sidecars:
@@ -157,6 +164,8 @@ class Supervisor:
 
     def _verdict(self) -> tuple[str, str]:
         """The pod's end, once all of its containers have ended. Argo looks at main ones, outputs, sidecars."""
+        if self._overdue:
+            return "Failed", OVERDUE
         problem = self._outputs.problem
         try:
             outputs.store(self._spec, self._files, self._outputs.artifacts)
@@ -238,7 +247,7 @@ class Supervisor:
             self._write_state()
 
     def _wind_up(self) -> None:
-        """A main container has failed: the others are ended, as Argo does."""
+        """A main container has failed, or their time is up: the others are ended, as Argo does."""
         for each in [*self._waiting, *(what for _, what in self._again)]:
             self._ends.setdefault(each.name, ContainerEnd(_TERMINATED, finished_at=time.time()))
         self._waiting, self._again = [], []
@@ -296,6 +305,7 @@ class Supervisor:
     def _wait(self) -> float | None:
         """Milliseconds until something has to be done by the clock."""
         due = [*(running.due() for running in self._live), *(moment for moment, _ in self._again)]
+        due += [self._bound, self._last]
         soonest = min((moment for moment in due if moment is not None), default=None)
         return None if soonest is None else max(0.0, (soonest - time.monotonic()) * 1000 + 1)
 
@@ -306,6 +316,13 @@ class Supervisor:
         for running in self._live:
             running.attend()
         now = time.monotonic()
+        if self._bound is not None and now >= self._bound:
+            self._bound, self._overdue = None, True
+            self._wind_up()
+            self._ask(self._live)
+        if self._last is not None and now >= self._last:
+            self._last = None
+            self._wind_up()
         for moment, what in list(self._again):
             if moment <= now:
                 self._again.remove((moment, what))

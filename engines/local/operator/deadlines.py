@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .calls import TimedOutError
+from .calls import TemplateError, TimedOutError
 from .durations import duration
 from .names import seconds
 from .nodes import Node
@@ -22,11 +22,36 @@ def check_pending(op: Operation, template: Mapping[str, Any], node: Node | None)
     """Raises TimedOutError for a node that is Pending for longer than its template's `timeout`; it is Failed then."""
     if node is None or node["phase"] != PENDING or not template.get("timeout"):
         return
-    due = seconds(node["startedAt"]) + duration(str(op.process(template, node)["timeout"]))
+    due = _timeout(op, op.process(template, node), node)
     if op.now > due:
         op.nodes.mark(node, FAILED, TIMED_OUT)
         raise TimedOutError(TIMED_OUT)
     op.wake_at(due + 0.001)
+
+
+def of_pod(op: Operation, template: Mapping[str, Any], node: Node) -> int | None:
+    """Seconds after its start at which the pod of `node` is ended, by `timeout` or else `activeDeadlineSeconds`.
+
+    `template` is substituted. Raises TemplateError for a number that is none, and when the time is up already.
+    """
+    if template.get("timeout"):
+        left = int(_timeout(op, template, node) - op.now)
+        if left <= 1:
+            raise TemplateError(f"{node['name']} exceeded its deadline")
+        return left
+    limit = template.get("activeDeadlineSeconds")
+    try:
+        return None if limit is None else int(str(limit))
+    except ValueError:
+        raise TemplateError(f"value '{limit}' cannot be resolved to an int") from None
+
+
+def _timeout(op: Operation, template: Mapping[str, Any], node: Node) -> float:
+    try:
+        return seconds(node["startedAt"]) + duration(str(template["timeout"]))
+    except ValueError:
+        written = f'time: invalid duration "{template["timeout"]}"'
+        raise TemplateError(f"invalid timeout format. {written}") from None
 
 
 def cut_short(op: Operation) -> None:

@@ -14,12 +14,16 @@ class PodRequest:
     that its containers mount; claim templates are claims by now), `serviceAccountName`,
     `automountServiceAccountToken`, and `podSpecPatch` as a mapping. `wants_result`: something refers to the pod's
     `outputs.result`, so that the next passes are to be told what its main container wrote (`PodObservation.result`).
+    `active_deadline`: seconds after its start at which the pod is ended and has failed. `deadline`: unix time at which
+    its main containers are ended, and whatever comes of it counts.
     """
 
     node_id: str
     pod_name: str
     template: dict[str, Any]
     wants_result: bool = False
+    active_deadline: int | None = None
+    deadline: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..pod import PodObservation
@@ -163,9 +164,11 @@ class Operation:
         """Asks for the pod of `node`. Raises TemplateError if that can't be; the node is an Error then."""
         try:
             raw = self.templates.of(self.nodes, node)
-            template = request_template(self.spec, self.name, raw)
-            processed = self.process(template, node)
-            wanted = build(self.name, node, self.pod_name(node), processed, result_is_wanted(self, node))
+            template = self.process(request_template(self.spec, self.name, raw), node)
+            wanted = build(self.name, node, self.pod_name(node), template, result_is_wanted(self, node))
+            if isinstance(wanted, PodRequest):
+                limit, end = deadlines.of_pod(self, template, node), retry.end_of_attempts(self, raw, node)
+                wanted = replace(wanted, active_deadline=limit, deadline=end)
         except (TemplateError, PatchError, UnresolvedError, ExpressionError) as error:
             self.nodes.mark(node, ERROR, str(error))
             raise TemplateError(str(error)) from None

@@ -79,6 +79,17 @@ def attempt_scope(previous: Node | None, number: int) -> dict[str, str]:
     return {"retries": str(number)} | {f"lastRetry.{key}": value for key, value in last.items()}
 
 
+def end_of_attempts(op: Operation, template: Mapping[str, Any], attempt: Node) -> float | None:
+    """The unix time at which `maxDuration` ends an attempt that isn't the first, however it may end then."""
+    name, _, number = attempt["name"].removesuffix(")").rpartition("(")
+    holder = op.nodes.named(name) if number.isdigit() and int(number) > 0 else None
+    if holder is None or holder["type"] != "Retry":
+        return None
+    longest = (op.strategy(template, holder).get("backoff") or {}).get("maxDuration")
+    first = op.nodes.named(f"{name}(0)")
+    return seconds(first["startedAt"]) + duration(str(longest)) if longest and first is not None else None
+
+
 def policy(strategy: Mapping[str, Any]) -> str:
     """An expression alone decides alone; with neither, only failures are tried again."""
     return str(strategy.get("retryPolicy") or ("Always" if strategy.get("expression") else "OnFailure"))

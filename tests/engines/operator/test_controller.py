@@ -242,17 +242,6 @@ def test_terminate_skips_the_exit_handler(make: Any, machine: Any) -> None:
     assert (run.phase, run.running()) == ("Failed", [])
 
 
-def test_deadline(make: Any, machine: Any) -> None:
-    """`activeDeadlineSeconds` ends pods, lets the exit handler run, and the runner is told when to look."""
-    run = machine(make.job(activeDeadlineSeconds=60)).go()
-    assert run.last.wake == pytest.approx(run.now + 60, abs=0.1)
-    run.go(61)
-    assert run.node(".download(0)")["message"] == "Step exceeded its deadline"
-    assert run.running() == ["store-results(0)"]
-    run.end("store-results")
-    assert run.phase == "Failed"
-
-
 # --- DAGs -------------------------------------------------------------------------------------------------------------
 
 
@@ -476,6 +465,38 @@ def test_an_output_nobody_wrote_is_an_error(make: Any, machine: Any) -> None:
     )
     run = machine(make.workflow(main, make.leaf("leaf", outputs=OUT), make.leaf("taker", "x"))).go()
     assert (run.phase, run.node(".b")["message"]) == ("Error", "failed to resolve {{tasks.a.outputs.parameters.o}}")
+
+
+def test_results_travel(make: Any, machine: Any) -> None:
+    """What a pod wrote is asked for where something refers to it; of a loop it is a list of what JSON says."""
+    tasks = [
+        make.task("a", "leaf"),
+        make.task("many", "leaf", "a", withItems=[1, 2]),
+        make.task("quiet", "leaf", "a"),
+        make.task("last", "taker", "many && quiet", {"x": "{{tasks.a.outputs.result}} {{tasks.many.outputs.result}}"}),
+    ]
+    run = machine(make.workflow(make.dag("main", *tasks), make.leaf("leaf"), make.leaf("taker", "x"))).go()
+    run.end("a", result="one")
+    run.end("many(0:1)", result='{"n": 1}')
+    run.end("many(1:2)", result="2")
+    run.end("quiet")
+    assert run.request("taker")["inputs"]["parameters"][0]["value"] == 'one [{"n":1},2]'
+    assert run.node(".a")["outputs"] == {"exitCode": "0", "result": "one"}
+    asked = {request.pod_name: request.wants_result for request in run.requests}
+    assert [asked[run.pod(run.node(name))] for name in (".a", ".many(0:1)", ".quiet", ".last")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_result_of_a_loop_that_is_no_json(make: Any, machine: Any) -> None:
+    """As in Argo, the task that refers to it is an Error."""
+    tasks = [make.task("a", "leaf", withItems=[1]), make.task("b", "taker", "a", {"x": "{{tasks.a.outputs.result}}"})]
+    run = machine(make.workflow(make.dag("main", *tasks), make.leaf("leaf"), make.leaf("taker", "x"))).go()
+    run.end("a(0:1)", result="hello")
+    assert run.node(".b")["message"] == "invalid character 'h' looking for beginning of value"
 
 
 def _growing(make: Any) -> dict[str, Any]:

@@ -152,6 +152,22 @@ def test_policies(make: Any, machine: Any, policy: str, expression: str, phase: 
     assert (run.phase == "Running") is again
 
 
+@pytest.mark.parametrize(
+    ("message", "again"),
+    [
+        ("dial tcp 10.0.0.1:443: i/o timeout", True),
+        ("etcdserver: leader changed", True),
+        ("main: Error (exit code 1)", False),
+    ],
+)
+@pytest.mark.parametrize("phase", ["Failed", "Error"])
+def test_transient_errors(make: Any, machine: Any, phase: str, message: str, again: bool) -> None:
+    """`OnTransientError` goes by what the message says, as Argo does."""
+    run = machine(make.workflow(make.leaf("main", retry={"limit": 5, "retryPolicy": "OnTransientError"}))).go()
+    run.end("wf(0)", 1, phase=phase, message=message)
+    assert (run.phase == "Running") is again
+
+
 def test_max_duration(make: Any, machine: Any) -> None:
     """Tries stop when the next one would begin too late."""
     strategy = {"limit": 10, "backoff": {"duration": "4s", "factor": 2, "maxDuration": "10s"}}

@@ -249,3 +249,29 @@ def test_idle_supervisor_uses_no_processor(pods) -> None:
     before = switches()
     time.sleep(0.5)
     assert switches() == before
+
+
+OVERDUE = "Pod was active on the node longer than the specified deadline"
+
+
+def test_a_pod_past_its_time_has_failed(pods) -> None:
+    """`activeDeadlineSeconds` and `timeout`: SIGTERM, the grace, and the words that Kubernetes has for it."""
+    seen = pods.run("sleep 1000", active_deadline=0.3)
+    assert (seen.phase, seen.exit_code, seen.message) == ("Failed", 143, OVERDUE)
+    seen = pods.run("trap '' TERM; while :; do sleep 0.01; done", active_deadline=0.3, grace=0.2)
+    assert (seen.phase, seen.exit_code, seen.message) == ("Failed", 137, OVERDUE)
+    seen = pods.run("true", init={"first": "sleep 1000"}, active_deadline=0.3)
+    assert (seen.phase, seen.message) == ("Failed", OVERDUE)
+
+
+def test_a_pod_with_time_left_ends_as_it_does(pods) -> None:
+    """A limit that isn't reached changes nothing."""
+    seen = pods.run("exit 3", active_deadline=1000, deadline=time.time() + 1000)
+    assert (seen.phase, seen.exit_code, seen.message) == ("Failed", 3, "main: Error (exit code 3)")
+
+
+def test_main_is_asked_to_end_when_all_attempts_have_had_their_time(pods) -> None:
+    """`maxDuration` of a retry strategy: what main makes of it counts."""
+    pod = pods.start("trap 'exit 7' TERM; echo up > $J/up; while :; do sleep 0.01; done", deadline=time.time() + 0.5)
+    seen = pods.end(pod)
+    assert (seen.phase, seen.exit_code, seen.message) == ("Failed", 7, "main: Error (exit code 7)")

@@ -38,7 +38,7 @@ RETRY = Table(
     "retryStrategy",
     {
         "limit": WHOLE_OR_TEXT,
-        "retryPolicy": OneOf("Always", "OnFailure", "OnError"),
+        "retryPolicy": OneOf("Always", "OnFailure", "OnError", "OnTransientError"),
         "expression": TEXT,
         "backoff": Table("backoff", {**texts("duration", "maxDuration", "cap"), "factor": WHOLE_OR_TEXT}),
     },
@@ -190,6 +190,8 @@ TEMPLATE.define(
         "parallelism": WHOLE,
         "failFast": FLAG,
         "daemon": FLAG,
+        "timeout": TEXT,
+        "activeDeadlineSeconds": WHOLE_OR_TEXT,
         "metadata": METADATA,
     },
     PLACEMENT
@@ -199,8 +201,7 @@ TEMPLATE.define(
     | _HOSTS
     | {"archiveLocation": _STORE}
     | because("run a container that does it", "data", "http", "plugin")
-    | {"memoize": "its results would have to outlive the Workflow"}
-    | because("", "activeDeadlineSeconds", "timeout"),
+    | {"memoize": "its results would have to outlive the Workflow"},
 )  # fmt: skip
 SPEC = Table(
     "spec",
