@@ -62,20 +62,22 @@ class Watch:
             shown = tree.lines(rows(trees, height - 2), now, columns) if trees else [_waits(workflow)]
             self._screen.draw(shown)
             return
-        for item in self._changed([row.item for row in rows(trees) if row.item]):
+        for item in self._changed(trees):
             words = [time.strftime("%H:%M:%S"), f"{item.mark} {item.phase:<9}", text.printable(item.label)]
             said = [tree.took(item, now) if item.finished else "", text.printable(item.message)]
             click.echo("  ".join([*words, *filter(None, said)]).rstrip(), file=self._stream)
         self._stream.flush()
 
-    def _changed(self, items: list[Item]) -> list[Item]:
-        """What has changed: inner nodes end before outer ones and begin after them. To be Pending for no reason is no
-        news."""
-        changed = [item for item in items if self._phases.get(item.id) != (item.phase, item.message)]
+    def _changed(self, trees: list[Item]) -> list[Item]:
+        """Those with news: inner nodes end before outer ones and begin after them. To be Pending for no reason is
+        none."""
+        from ..engines.tree import inner_first, rows
+
+        changed = [i for i in inner_first(trees) if self._phases.get(i.id) != (i.phase, i.message)]
         self._phases |= {item.id: (item.phase, item.message) for item in changed}
-        ended = [item for item in reversed(changed) if item.finished is not None]
-        begun = [item for item in changed if item.finished is None and (item.phase != "Pending" or item.message)]
-        return sorted(ended, key=lambda item: item.finished or 0.0) + begun
+        ended = sorted((i for i in changed if i.finished is not None), key=lambda item: item.finished or 0.0)
+        news = {i.id for i in changed if i.finished is None and (i.phase != "Pending" or i.message)}
+        return ended + [row.item for row in rows(trees) if row.item is not None and row.item.id in news]
 
 
 def _waits(workflow: Workflow) -> str:
@@ -84,11 +86,11 @@ def _waits(workflow: Workflow) -> str:
 
 def tell_failures(engine: LocalEngine, workflow: Workflow) -> None:
     """The last lines of pods that failed, on stderr: most often they say why."""
-    from ..engines.nodes import failed_pods, raw_nodes
+    from ..engines.nodes import failed_leaves, raw_nodes
     from ..engines.tree import node_path
 
     name = workflow["metadata"]["name"]
-    for node in failed_pods(raw_nodes(workflow.get("status") or {}).values())[:MOST_FAILED]:
+    for node in failed_leaves(raw_nodes(workflow.get("status") or {}).values())[:MOST_FAILED]:
         lines = list(engine.logs(name, step=node["id"], tail=LAST_LINES))
         if lines:
             click.echo(f"Last lines of {text.printable(node_path(name, node))}:", err=True)

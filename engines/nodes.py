@@ -82,19 +82,22 @@ def raw_nodes(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return nodes
 
 
-def failed_pods(nodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The pods that failed for good, the first to fail first: attempts that were followed by another don't count."""
+LEAVES = ("Pod", "Suspend")  # what does something itself
+
+
+def failed_leaves(nodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What failed for good, the first to fail first: attempts that were followed by another don't count."""
     listed = list(nodes)
     retried = {node["id"] for node in listed if (node.get("nodeFlag") or {}).get("retried")}
     attempts = ([key for key in node.get("children") or [] if key in retried] for node in listed)
     followed = {key for keys in attempts for key in keys[:-1]}
-    failed = [n for n in listed if n.get("type") == "Pod" and n.get("phase") in ENDED[1:] and n["id"] not in followed]
+    failed = [n for n in listed if n.get("type") in LEAVES and n.get("phase") in ENDED[1:] and n["id"] not in followed]
     return sorted(failed, key=lambda node: (node.get("finishedAt") or "", node["name"]))
 
 
 def first_failure(nodes: Iterable[dict[str, Any]]) -> tuple[str, int | None] | None:
-    """`NODE: message` of the pod that failed first, and its exit code. None if none did."""
-    for node in failed_pods(nodes):
+    """`NODE: message` of what failed first, and its exit code. None if nothing did itself."""
+    for node in failed_leaves(nodes):
         code = (node.get("outputs") or {}).get("exitCode")
         why = one_line(f"{node['displayName']}: {node.get('message') or node['phase']}")
         return why, None if code is None else int(code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,11 +67,17 @@ def node_path(workflow: str, node: Mapping[str, Any]) -> str:
 
 
 def forest(workflow: Mapping[str, Any]) -> list[Item]:
-    """The entrypoint's tree, then those of the exit handler and of other hooks, in the order in which they began."""
+    """The entrypoint's tree, then those of the exit handler and of other hooks, in the order in which they began.
+
+    A suspended node that has no message says how it can be let go.
+    """
     name = str((workflow.get("metadata") or {}).get("name", ""))
     nodes = raw_nodes(dict(workflow.get("status") or {}))
     items = {key: _item(name, node) for key, node in nodes.items()}
     owners = _owners(nodes)
+    for key, node in nodes.items():
+        if items[key].mark == WAITING and not items[key].message:
+            items[key].message = _how_to_resume(workflow, node)
     roots: list[Item] = []
     for key, node in nodes.items():
         if node.get("type") == "StepGroup":
@@ -99,6 +105,20 @@ def _item(workflow: str, node: Mapping[str, Any]) -> Item:
         finished=unix_time(node.get("finishedAt")),
         attempt=bool((node.get("nodeFlag") or {}).get("retried")),
     )
+
+
+def _how_to_resume(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+    name = workflow["metadata"]["name"]
+    templates = (workflow.get("spec") or {}).get("templates") or []
+    own = [each for each in templates if each.get("name") == node.get("templateName")]
+    span = (own[0].get("suspend") or {}).get("duration") if own else None
+    wanted = [
+        f" --output {parameter['name']}=…"
+        for parameter in (node.get("outputs") or {}).get("parameters") or []
+        if "supplied" in (parameter.get("valueFrom") or {})
+    ]
+    for_a_time = f"waits for {span}{'s' if str(span).isdigit() else ''}; " if span else ""
+    return f"{for_a_time}`ffdl resume {name} --node {node_path(name, node)}{''.join(wanted)}`"
 
 
 def _owners(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -137,6 +157,13 @@ def _merge_attempts(item: Item) -> None:
         item.kind = last.kind
         item.message = last.message or item.message
         item.children = [child for child in item.children if child is not last] + last.children
+
+
+def inner_first(trees: Iterable[Item]) -> Iterator[Item]:
+    """All nodes, each after those beneath it."""
+    for tree in trees:
+        yield from inner_first(tree.children)
+        yield tree
 
 
 def rows(trees: Iterable[Item], most: int | None = None) -> list[Row]:

@@ -126,6 +126,7 @@ CONTROL_EPOCHS = "epochs"  # a folder: epoch N is taken by creating the file N e
 CONTROL_REQUESTS = "requests"  # a folder: *.json asked of the runner; each is removed once done
 REQUEST_ANNOTATE = "annotate"  # {"kind": "annotate", "annotations": {name: value}}
 REQUEST_STOP = "stop"  # {"kind": "stop", "annotations": …}: spec.shutdown, for a job whose pods can't start
+REQUEST_RESUME = "resume"  # {"kind": "resume", "selector", "outputs", "phase", "message"}: of suspend templates' nodes
 REQUEST_DELETE_POD = "delete-pod"  # {"kind": "delete-pod", "pod": name, "force": bool}
 
 

@@ -29,6 +29,8 @@ from ..base import (
 from ..nodes import is_training_job
 from ..status import FAILED, HALTED, TRAINING_JOB, JobStatus, job_status
 from ..status import TERMINAL as TERMINAL_STATES
+from ..tree import node_path
+from . import plain
 from .notify import Watcher
 from .runners import TERMINAL, revive, spawn
 from .state import Home, Job, read_json
@@ -92,7 +94,7 @@ class LocalEngine:
         is taken: with `replace` only by one that has not ended.
         """
         from ...workflows.template_refs import Library
-        from . import plain, records
+        from . import records
 
         library = Library(templates)
         wanted = library.joined(plain.named(workflow))
@@ -271,8 +273,40 @@ class LocalEngine:
         with job.edit() as workflow:
             _refuse_finished(workflow, "resume")
             workflow["spec"].pop("suspend", None)
+            if not is_training_job(workflow) and plain.waiting(workflow):
+                self._let_go(job, workflow, {})
             self._want_runner(job)
         revive(self._home)
+
+    def resume_node(
+        self, job_id: str, node: str | None, outputs: Mapping[str, str] | None = None, failure: str | None = None
+    ) -> str:
+        """Lets one suspended node of a Workflow go on, with `outputs`, or fail for the reason `failure`.
+
+        `node` is its name, path or id; None means the only one that waits. Returns its path. Raises Refused.
+        """
+        job = self._home.job(job_id)
+        with job.edit() as workflow:
+            _refuse_finished(workflow, "resume")
+            found = plain.the_waiting(workflow, node)
+            request: dict[str, Any] = {"selector": f"id={found['id']}", "outputs": dict(outputs or {})}
+            if failure is not None:
+                request |= {"phase": "Failed", "message": failure}
+            self._let_go(job, workflow, request)
+            self._want_runner(job)
+        revive(self._home)
+        return node_path(job_id, found)
+
+    @staticmethod
+    def _let_go(job: Job, workflow: dict[str, Any], request: dict[str, Any]) -> None:
+        """Asks the runner for what has been tried on `workflow` as it is now. Raises Refused."""
+        from . import operator
+
+        try:
+            operator.resume(workflow, time.time(), **request)
+        except operator.NotSuspendedError as error:
+            raise Refused(str(error)) from None
+        _request(job, {"kind": contract.REQUEST_RESUME, **request})
 
     def stop(self, job_id: str) -> None:
         job = self._home.job(job_id)

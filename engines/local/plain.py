@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base import Refused
+from ..tree import node_path
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes makes names of: no word comes out by chance
@@ -37,3 +38,24 @@ def named(workflow: Mapping[str, Any]) -> dict[str, Any]:
         raise Refused(f"metadata.name {name!r} is no name: lower-case letters, digits, '-' and '.' only")
     metadata["name"] = name
     return {key: value for key, value in workflow.items() if key != "status"} | {"metadata": metadata}
+
+
+def waiting(workflow: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The nodes of suspend templates that wait."""
+    nodes = ((workflow.get("status") or {}).get("nodes") or {}).values()
+    return [node for node in nodes if node.get("type") == "Suspend" and node.get("phase") == "Running"]
+
+
+def the_waiting(workflow: Mapping[str, Any], name: str | None) -> dict[str, Any]:
+    """The one that is called `name`, by its path, display name or id; without a name the only one. Raises Refused."""
+    job_id = workflow["metadata"]["name"]
+    found = waiting(workflow)
+    paths = ", ".join(node_path(job_id, node) for node in found)
+    if not found:
+        raise Refused(f"{job_id} waits at no node; `ffdl show {job_id}` shows them all")
+    named = [n for n in found if name in (None, node_path(job_id, n), n["displayName"], n["name"], n["id"])]
+    if not named:
+        raise Refused(f"{job_id} does not wait at {name}; it waits at {paths}")
+    if len(named) > 1:
+        raise Refused(f"{job_id} waits at several nodes; name one with --node: {paths}")
+    return named[0]

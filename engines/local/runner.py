@@ -219,6 +219,9 @@ class Runner:
                         if request["kind"] == contract.REQUEST_STOP:
                             workflow["spec"]["shutdown"] = "Stop"
                         workflow["metadata"].setdefault("annotations", {}).update(request["annotations"])
+                elif request["kind"] == contract.REQUEST_RESUME:
+                    del request["kind"]
+                    self._write(operator.resume(self._job.workflow(), time.time(), **request))
                 elif request["kind"] == contract.REQUEST_DELETE_POD and "/" not in request["pod"]:
                     self._terminate(request["pod"], bool(request.get("force")))
                 else:

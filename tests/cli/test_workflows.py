@@ -248,6 +248,52 @@ def test_a_halted_workflow_starts_nothing_until_it_is_resumed(runner):
     assert sorted(node["displayName"] for node in nodes) == ["a", "b", "flow"]
 
 
+ASK = {
+    "name": "ask",
+    "suspend": {},
+    "outputs": {"parameters": [{"name": "answer", "valueFrom": {"supplied": {}, "default": "nothing"}}]},
+}
+HEARD = {"parameters": [{"name": "m", "value": "{{steps.ask.outputs.parameters.answer}}"}]}
+ASKING = (
+    {
+        "name": "main",
+        "steps": [[{"name": "ask", "template": "ask"}], [{"name": "say", "template": "say", "arguments": HEARD}]],
+    },
+    ASK,
+    sh("say", "echo {{inputs.parameters.m}}", "m"),
+)
+
+
+def waiting(runner, name):
+    """A detached Workflow that waits for somebody's word."""
+    runner.ffdl("run", write(runner, workflow(*ASKING, name=name)), "--detach")
+    until(lambda: json.loads(runner.ffdl("status", name, "-o", "json").stdout)["reason"] == "waits at ask")
+
+
+def test_a_suspended_node_waits_for_somebodys_word(runner):
+    """Approvals: the command that lets it go on is where one looks, and the answer is handed on."""
+    waiting(runner, "flow")
+    assert "‖ ask" in (shown := runner.ffdl("show", "flow").stdout)
+    assert "`ffdl resume flow --node ask --output answer=…`" in shown
+    assert runner.fails("resume", "flow", "--node", "x") == "flow does not wait at x; it waits at ask"
+    assert "not expecting output parameter 'b'" in runner.fails("resume", "flow", "--output", "b=1")
+    runner.ffdl("resume", "flow", "--node", "ask", "--output", "answer=a=b")
+    runner.ffdl("wait", "flow")
+    assert runner.ffdl("logs", "flow").stdout == "say | a=b\n"
+    assert "nothing to resume" in runner.fails("resume", "flow", "--node", "ask")
+
+
+def test_suspended_nodes_can_be_let_go_with_their_defaults_or_made_to_fail(runner):
+    """Yes, and no."""
+    waiting(runner, "yes")
+    runner.ffdl("resume", "yes")
+    runner.ffdl("wait", "yes")
+    assert runner.ffdl("logs", "yes").stdout == "say | nothing\n"
+    waiting(runner, "no")
+    runner.ffdl("resume", "no", "--fail", "not on a Friday")
+    assert "ask: not on a Friday" in runner.ffdl("wait", "no", code=1).stderr
+
+
 def test_it_is_listed_as_what_it_is_and_can_be_run_again(runner):
     """No learners, no framework; `download` says what there is instead."""
     runner.ffdl("run", write(runner, workflow(sh("main", "echo hello"))))
