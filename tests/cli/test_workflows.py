@@ -151,13 +151,18 @@ def test_what_lies_beside_it_is_used(runner):
     made = workflow(
         template, volumes=[{"name": "w", "configMap": {"name": "words"}}], podGC={"strategy": "OnPodSuccess"}
     )
-    done = runner.ffdl("run", write(runner, *objects, made), "--logs")
+    file = write(runner, *objects, made)
+    done = runner.ffdl("run", file, "--logs")
     assert done.stdout == "flow | hello\nflow | geheim\n"
-    notes = [line for line in done.stderr.splitlines() if line.startswith("Note: ")]
-    assert [note.split(": ")[1:3] for note in notes] == [
-        ["flow.yaml:17", "Service web is left out"],
-        ["flow.yaml:49", "spec.podGC"],
-    ]
+    notes = [line.removeprefix("Note: ") for line in done.stderr.splitlines() if line.startswith("Note: ")]
+    assert notes[0] == f"{line_of(runner, file, 'kind: Service', -1)}: Service web is left out: nothing here reads it"
+    assert notes[1].startswith(f"{line_of(runner, file, '  podGC:')}: spec.podGC: ")
+    assert len(notes) == 2
+
+
+def line_of(shell, file, text, offset=0):
+    """`FILE:LINE` of the line that is `text`."""
+    return f"{file}:{(shell.folder / file).read_text().splitlines().index(text) + 1 + offset}"
 
 
 @pytest.mark.parametrize("kind", ["CronWorkflow", "WorkflowTemplate"])
@@ -176,8 +181,8 @@ def test_what_can_not_run_ends_before_anything_does_with_its_line(runner):
     """A file that is half understood must not half run."""
     file = write(runner, workflow(dag("main", a="gone"), sh("say", "true"), hostNetwork=True, shutdown="Maybe"))
     done = runner.ffdl("run", file, code=2)
-    assert "flow.yaml:12: template name 'gone' undefined" in done.stderr
-    assert "flow.yaml:21: spec.shutdown: Maybe: not executed by the embedded engine" in done.stderr
+    assert f"{line_of(runner, file, '        template: gone')}: template name 'gone' undefined" in done.stderr
+    assert f"{line_of(runner, file, '  shutdown: Maybe')}: spec.shutdown: Maybe: not executed" in done.stderr
     assert runner.ffdl("list", "-o", "name").stdout == ""
     (runner.folder / "tab.yaml").write_text("kind: Workflow\nspec:\n\tentrypoint: x\n")
     assert runner.fails("run", "tab.yaml") == "tab.yaml:3: a tab stands in the indentation; use spaces"
