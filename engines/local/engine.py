@@ -101,6 +101,7 @@ class LocalEngine:
         if stored := library.stored(wanted):
             wanted["status"] = {"storedTemplates": stored}
         self._check(wanted)
+        self._check_programs(wanted)
         job_id: str = wanted["metadata"]["name"]
         self._make_way(job_id, replace)
 
@@ -133,11 +134,15 @@ class LocalEngine:
         if lack := self.machine.lacks(leases.demand(workflow)):
             raise Refused(f"this job can never start here: it {lack}; ask for less in the manifest")
         for volume in workflow["spec"].get("volumes", []):
-            source = volume.get("hostPath", {})
-            if source and source.get("type") != "DirectoryOrCreate" and not os.path.isdir(source["path"]):
-                raise Refused(
-                    f"host path {source['path']} is not a folder on this machine; make it or correct the manifest"
-                )
+            source = volume.get("hostPath") or {}
+            if source and "OrCreate" not in source.get("type", "") and not os.path.exists(source["path"]):
+                raise Refused(f"host path {source['path']} is not on this machine; make it or correct the manifest")
+
+    def _check_programs(self, workflow: dict[str, Any]) -> None:
+        from . import environment, programs
+
+        if missing := programs.missing(workflow, environment.user_environment(self._python, os.environ)["PATH"]):
+            raise Refused("; ".join(missing))
 
     def _check_framework(self, workflow: dict[str, Any]) -> None:
         """There are no images here: what a learner's image would bring, its Python must have."""

@@ -225,12 +225,12 @@ class Supervisor:
         self._error = self._error or running.error
         what = running.what
         if running.kind == MAIN:
+            self._take_outputs(running)
             self._tries[what.name] = self._tries.get(what.name, 0) + 1
             again = self._tries[what.name] < what.tries and not running.error
             if end.exit_code and again and not running.asked and not self._deleted:
                 self._again.append((time.monotonic() + what.pause, what))
                 return
-            self._take_outputs(running)
         self._ends[what.name] = end
         if running.kind != INIT:
             self._follow(running, end)

@@ -69,7 +69,7 @@ def test_all_mistakes_are_told_argos_first() -> None:
     assert invalid(broken) == [
         "templates.main.tasks.c template name 'd' undefined",
         "templates.main.tasks.a templates.b.container.command may not be empty: "
-        "images' own commands are not known here",
+        "the command of i is not known here, nothing is pulled",
     ]
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..paths import Path
+from ..paths import Path, dotted
 from .problem import Problem, Template, artifacts, named, parameters
 
 _ACTIONS = ("get", "create", "apply", "delete", "replace", "patch")
@@ -20,10 +20,6 @@ def check(spec: Mapping[str, Any], template: Template, path: Path) -> Iterator[P
     if template.get("container") is not None:
         yield from _mounts(template, where, path)
         yield from _image(spec, "container", template, where, path)
-        defaults = ((spec.get("templateDefaults") or {}).get("container") or {}).get("command")
-        if not template["container"].get("command") and not defaults:
-            said = f"{where}.container.command may not be empty: images' own commands are not known here"
-            yield Problem((*path, "container"), said, ours=True, only_here=True)
     if template.get("containerSet") is not None:
         yield from _container_set(template, where, path)
     if template.get("resource") is not None:
@@ -31,6 +27,7 @@ def check(spec: Mapping[str, Any], template: Template, path: Path) -> Iterator[P
     if template.get("script") is not None:
         yield from _image(spec, "script", template, where, path)
     yield from _limits(template, where, path)
+    yield from _commands(spec, template, where, path)
     yield from _volumes(spec, template, where, path)
 
 
@@ -38,6 +35,29 @@ def _image(spec: Mapping[str, Any], kind: str, template: Template, where: str, p
     defaults = ((spec.get("templateDefaults") or {}).get(kind) or {}).get("image")
     if not template[kind].get("image") and not defaults:
         yield Problem((*path, kind), f"{where}.{kind}.image may not be empty")
+
+
+def _commands(spec: Mapping[str, Any], template: Template, where: str, path: Path) -> Iterator[Problem]:
+    """Argo looks an image's own command up; here nothing is pulled."""
+    defaults = spec.get("templateDefaults") or {}
+    for at, container in _containers(template):
+        if at == ("containerSet",) or container.get("command") or (defaults.get(at[0]) or {}).get("command"):
+            continue
+        image = container.get("image") or "an image"
+        why = f"the command of {image} is not known here, nothing is pulled"
+        yield Problem((*path, *at), f"{where}.{dotted(at)}.command may not be empty: {why}", ours=True, only_here=True)
+
+
+def _containers(template: Template) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """All that may have a command or mounts in a template, and where."""
+    for kind in ("container", "script", "containerSet"):
+        if template.get(kind):
+            yield (kind,), template[kind]
+    for kind in _CONTAINERS:
+        for index, container in enumerate(template.get(kind) or []):
+            yield (kind, index), container
+    for index, container in enumerate((template.get("containerSet") or {}).get("containers") or []):
+        yield ("containerSet", "containers", index), container
 
 
 def _mounts(template: Template, where: str, path: Path) -> Iterator[Problem]:
@@ -138,14 +158,7 @@ def _volumes(spec: Mapping[str, Any], template: Template, where: str, path: Path
     """Argo finds these when it makes the pod."""
     known = {volume.get("name") for volume in [*(spec.get("volumes") or []), *(template.get("volumes") or [])]}
     known |= {(claim.get("metadata") or {}).get("name") for claim in spec.get("volumeClaimTemplates") or []}
-    places: list[tuple[Path, Mapping[str, Any]]] = [
-        ((kind,), template[kind]) for kind in ("container", "script", "containerSet") if template.get(kind)
-    ]
-    for kind in _CONTAINERS:
-        places += [((kind, index), container) for index, container in enumerate(template.get(kind) or [])]
-    for index, container in enumerate((template.get("containerSet") or {}).get("containers") or []):
-        places.append((("containerSet", "containers", index), container))
-    for at, container in places:
+    for at, container in _containers(template):
         for index, mount in enumerate(container.get("volumeMounts") or []):
             if mount.get("name") not in known and "{{" not in str(mount.get("name")):
                 place = (*path, *at, "volumeMounts", index, "name")
