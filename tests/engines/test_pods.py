@@ -1,0 +1,266 @@
+"""What is in the pods of any Argo Workflow on this machine: scripts, files from step to step, Secrets, sidecars."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ffdl.engines.base import Refused
+from ffdl.engines.local import sandbox
+from ffdl.engines.local.engine import LocalEngine
+
+Template = dict[str, Any]
+
+
+def shell(command: str, name: str = "main", **more: Any) -> Template:
+    """A template that runs `command`; `more` of the container, or of the template if it has a field of that name."""
+    of_template = ("inputs", "outputs", "volumes", "sidecars", "initContainers", "retryStrategy", "metadata")
+    own = {key: more.pop(key) for key in of_template if key in more}
+    return {"name": name, "container": {"image": "debian", "command": ["sh", "-c", command], **more}, **own}
+
+
+def steps(*groups: list[Template] | Template) -> Template:
+    return {"name": "main", "steps": [group if isinstance(group, list) else [group] for group in groups]}
+
+
+def step(name: str, template: str = "", **arguments: Any) -> Template:
+    return {"name": name, "template": template or name, "arguments": arguments}
+
+
+class Run:
+    """A Workflow that has ended."""
+
+    def __init__(self, engine: LocalEngine, *templates: Template, objects: Any = None, **spec: Any) -> None:
+        workflow = {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Workflow",
+            "metadata": {"generateName": "pods-"},
+            "spec": {"entrypoint": "main", "templates": list(templates), **spec},
+        }
+        self.engine, self.id = engine, engine.submit_workflow(workflow, **(objects or {}))
+        list(engine.watch(self.id, 60))
+        self.status = engine.workflow(self.id)["status"]
+        self.phase = self.status["phase"]
+
+    def node(self, name: str) -> dict[str, Any]:
+        """The node displayed as `name`; the Workflow's own for ''."""
+        return next(n for n in self.status["nodes"].values() if n["displayName"] == (name or self.id))
+
+    def said(self, step: str = "main") -> list[str]:
+        return [line.text for line in self.engine.logs(self.id, step=step)]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[LocalEngine]:
+    made = LocalEngine(tmp_path / "home")
+    yield made
+    for job_id in made.ids():
+        made.delete(job_id)
+
+
+@pytest.fixture
+def namespaces() -> None:
+    if sandbox.available() != sandbox.NAMESPACES:
+        pytest.skip("this kernel gives no namespaces here")
+
+
+def test_a_script_and_its_result(engine: LocalEngine) -> None:
+    """The most usual of Argo's templates: source in the Workflow, its output in the next step's arguments."""
+    source = "import sys\nprint('a \"quoted\"', end='')\nprint(' line')\nprint('noise', file=sys.stderr)\n"
+    script = {"name": "make", "script": {"image": "python", "command": [sys.executable], "source": source}}
+    use = shell("echo '{{inputs.parameters.it}}'", "use", inputs={"parameters": [{"name": "it"}]})
+    given = {"parameters": [{"name": "it", "value": "{{steps.make.outputs.result}}"}]}
+    run = Run(engine, steps(step("make"), step("use", **given)), script, use)
+    assert run.phase == "Succeeded"
+    assert run.node("make")["outputs"] == {"exitCode": "0", "result": 'a "quoted" line'}
+    assert run.said("use") == ['a "quoted" line']
+
+
+def test_a_script_that_fails(engine: LocalEngine) -> None:
+    """Its exit code is the node's, as a container's is."""
+    script = {"name": "main", "script": {"image": "bash", "command": ["sh"], "source": "exit 7"}}
+    run = Run(engine, script)
+    assert (run.phase, run.status["message"]) == ("Failed", "main: Error (exit code 7)")
+    assert run.node("")["outputs"] == {"exitCode": "7"}
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_files_go_from_step_to_step(engine: LocalEngine) -> None:
+    """A file and a folder, made below /tmp by two steps at once, each with a /tmp of its own."""
+    made = {"artifacts": [{"name": "d", "path": "/tmp/made"}, {"name": "f", "path": "/f.txt", "archive": {"none": {}}}]}
+    make = shell(
+        "mkdir -p /tmp/made/in; echo {{inputs.parameters.n}} > /tmp/made/in/x; touch /tmp/made/y; echo f > /f.txt",
+        "make", inputs={"parameters": [{"name": "n"}]}, outputs=made,
+    )  # fmt: skip
+    inputs = {
+        "artifacts": [
+            {"name": name, "path": f"/tmp/deep/{name}", **({"mode": 0o400} if name == "text" else {})}
+            for name in ("one", "two", "file", "text")
+        ]
+    }
+    use = shell("cd /tmp/deep; cat one/in/x two/in/x file text; stat -c %a text; ls /tmp", "use", inputs=inputs)
+    given = [
+        {"name": "one", "from": "{{steps.one.outputs.artifacts.d}}"},
+        {"name": "two", "from": "{{steps.two.outputs.artifacts.d}}"},
+        {"name": "file", "from": "{{steps.two.outputs.artifacts.f}}"},
+        {"name": "text", "raw": {"data": "raw\n"}},
+    ]
+    both = [step(name, "make", parameters=[{"name": "n", "value": name}]) for name in ("one", "two")]
+    run = Run(engine, steps(both, step("use", artifacts=given)), make, use)
+    assert run.phase == "Succeeded", run.status
+    assert run.said("use") == ["one", "two", "f", "raw", "400", "deep"]
+    pod = f"{run.id}-make-{run.node('one')['id'].rpartition('-')[2]}"
+    keys = [artifact["s3"]["key"] for artifact in run.node("one")["outputs"]["artifacts"]]
+    assert keys == [f"{run.id}/{pod}/d.tgz", f"{run.id}/{pod}/f.txt"]
+    assert not Path("/tmp/made").exists()
+    assert not Path("/f.txt").exists()
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_an_output_that_was_not_written(engine: LocalEngine) -> None:
+    """In Argo's words; the exit code says that the command itself went well."""
+    outputs = {"parameters": [{"name": "p", "valueFrom": {"path": "/tmp/p"}}]}
+    run = Run(engine, shell("true", outputs=outputs))
+    said = "wait: Error (exit code 64): open /var/run/argo/outputs/parameters/tmp/p: no such file or directory"
+    assert (run.phase, run.status["message"]) == ("Error", said)
+    assert run.node("")["outputs"]["exitCode"] == "0"
+
+
+def test_a_container_set(engine: LocalEngine) -> None:
+    """Several commands in one pod, on one folder, in the order of their dependencies, each with a node."""
+    mount = [{"name": "work", "mountPath": "/work"}]
+    root = "cd ${FFDL_ROOT:-}/work; "
+    containers = [
+        {"name": "main", "image": "x", "command": ["sh", "-c", f"{root} cat a b > c"], "dependencies": ["b"]},
+        {"name": "b", "image": "x", "command": ["sh", "-c", f"{root} cp a b"], "dependencies": ["a"]},
+        {"name": "a", "image": "x", "command": ["sh", "-c", f"{root} echo a > a"]},
+    ]
+    template = {
+        "name": "main",
+        "containerSet": {"volumeMounts": mount, "containers": containers},
+        "volumes": [{"name": "work", "emptyDir": {}}],
+        "outputs": {"parameters": [{"name": "c", "valueFrom": {"path": "/work/c"}}]},
+    }
+    run = Run(engine, template)
+    assert run.phase == "Succeeded", run.status
+    assert run.node("")["outputs"]["parameters"][0]["value"] == "a\na"
+    assert {n["displayName"] for n in run.status["nodes"].values() if n["type"] == "Container"} == {"a", "b", "main"}
+
+
+def test_a_sidecar_and_an_init_container(engine: LocalEngine) -> None:
+    """The one prepares, the other serves for as long as main runs."""
+    mounts = [{"name": "s", "mountPath": "/s"}]
+    root = "cd ${FFDL_ROOT:-}/s; "
+    serve = root + "trap 'exit 0' TERM; cp prepared up; while :; do sleep 0.02; done"
+    template = shell(
+        root + "until [ -e up ]; do sleep 0.02; done; cat up",
+        volumeMounts=mounts,
+        volumes=[{"name": "s", "emptyDir": {}}],
+        initContainers=[
+            {"name": "p", "image": "x", "command": ["sh", "-c", root + "echo ok > prepared"], "volumeMounts": mounts}
+        ],
+        sidecars=[{"name": "server", "image": "x", "command": ["sh", "-c", serve], "mirrorVolumeMounts": True}],
+    )
+    run = Run(engine, template)
+    assert (run.phase, run.said()) == ("Succeeded", ["ok"])
+
+
+def test_secrets_and_config_maps(engine: LocalEngine, tmp_path: Path) -> None:
+    """Handed in with the Workflow, or lying in the home: as variables, all or one, and as files, all or some."""
+    for kind in ("configmaps", "secrets"):
+        (tmp_path / "home" / kind / "lying").mkdir(parents=True)
+        (tmp_path / "home" / kind / "lying" / "OWN").write_text(kind)
+    objects = {"config_maps": {"given": {"A": b"1", "b.txt": b"two"}}, "secrets": {"given": {"TOKEN": b"t0p"}}}
+    env = [
+        {"name": "ONE", "valueFrom": {"configMapKeyRef": {"name": "given", "key": "A"}}},
+        {"name": "TWO", "valueFrom": {"secretKeyRef": {"name": "lying", "key": "OWN"}}},
+        {"name": "NONE", "valueFrom": {"secretKeyRef": {"name": "no", "key": "x", "optional": True}}},
+        {"name": "BOTH", "value": "$(ONE)-$(P_TOKEN)"},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+        {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+    ]
+    env_from = [{"prefix": "P_", "secretRef": {"name": "given"}}, {"configMapRef": {"name": "lying"}}]
+    volumes = [
+        {"name": "c", "configMap": {"name": "given", "items": [{"key": "b.txt", "path": "renamed"}]}},
+        {"name": "s", "secret": {"secretName": "given"}},
+    ]
+    command = (
+        'echo "$ONE $TWO ${NONE-unset} $BOTH $P_TOKEN $OWN $CPU $LABEL"; cd ${FFDL_ROOT:-}/; '
+        "ls c; cat c/renamed s/TOKEN"
+    )
+    template = shell(
+        command, env=env, envFrom=env_from, resources={"limits": {"cpu": "500m"}}, volumes=volumes,
+        volumeMounts=[{"name": "c", "mountPath": "/c"}, {"name": "s", "mountPath": "/s"}],
+        metadata={"labels": {"app": "demo"}},
+    )  # fmt: skip
+    run = Run(engine, template, objects=objects)
+    assert run.phase == "Succeeded", run.status
+    assert run.said() == ["1 secrets unset 1-t0p t0p configmaps 500 demo", "renamed", "twot0p"]
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_a_container_has_folders_of_its_own(engine: LocalEngine) -> None:
+    """What an image would give it: /tmp, its working folder, the root. Nothing of it is this machine's."""
+    template = shell("pwd; touch /mine here /tmp/mine && ls /tmp; hostname", workingDir="/opt/app/of-an-image")
+    run = Run(engine, template)
+    assert (run.phase, run.said()) == ("Succeeded", ["/opt/app/of-an-image", "mine", run.id])
+    assert not Path("/opt/app/of-an-image").exists()
+    assert not Path("/mine").exists()
+
+
+def test_out_of_memory_is_said_of_the_container(engine: LocalEngine) -> None:
+    """Kubernetes' own word, which users' retry expressions look for."""
+    hog = "import time; x = bytearray(300 << 20); time.sleep(60)"
+    container = {
+        "image": "x", "command": [sys.executable, "-S", "-c", hog], "resources": {"limits": {"memory": "64Mi"}},
+    }  # fmt: skip
+    run = Run(engine, {"name": "main", "container": container})
+    assert (run.phase, run.status["message"]) == ("Failed", "main: OOMKilled (exit code 137)")
+
+
+@pytest.mark.parametrize(
+    ("container", "said"),
+    [
+        (
+            {"image": "docker/whalesay:latest", "command": ["cowsay-of-the-image"]},
+            "templates.main: cowsay-of-the-image is not on this machine, and nothing is pulled: "
+            "of docker/whalesay:latest only the name is known",
+        ),
+        (
+            {"image": "docker/whalesay:latest", "args": ["hello"]},
+            "templates.main.container.command may not be empty: the command of docker/whalesay:latest is not known "
+            "here, nothing is pulled",
+        ),
+    ],
+)
+def test_what_an_image_would_bring_is_named_at_once(engine: LocalEngine, container: Template, said: str) -> None:
+    """Nothing is pulled: a user learns it before anything has run, with the name of what is missing."""
+    with pytest.raises(Refused) as refused:
+        Run(engine, {"name": "main", "container": container})
+    assert said in str(refused.value)
+    assert engine.ids() == []
+
+
+def test_what_a_step_brings_along_is_not_missed(engine: LocalEngine) -> None:
+    """A program in a volume or an artifact, or one of a template that nothing calls."""
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    bring = {
+        "name": "p",
+        "image": "x",
+        "command": ["sh", "-c", "cp /bin/echo ${FFDL_ROOT:-}/v/"],
+        "volumeMounts": mounts,
+    }
+    container = {"image": "x", "command": ["/v/echo", "hello"], "volumeMounts": mounts}
+    main = {
+        "name": "main",
+        "container": container,
+        "initContainers": [bring],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+    }
+    unused = {"name": "unused", "container": {"image": "x", "command": ["no-such-program"]}}
+    run = Run(engine, main, unused)
+    assert (run.phase, run.said()) == ("Succeeded", ["hello"])
