@@ -104,13 +104,23 @@ class _Runner:
                 time.sleep(0.5)
 
     def _start(self, case: Case) -> None:
-        if case.compiled is None:
-            made = self.api.create("workflows", case.workflow)
-        else:
-            self.engine.submit(case.compiled, case.name)
-            made = self.api.get("workflows", case.name)
-        record = Record(case.digest, {**made, "status": {}})
+        for one in case.objects:
+            self.api.create(_plural(one), one)
+        try:
+            made = self._create(case)
+        except ApiError as error:
+            if error.status != 422:  # Kubernetes' "invalid"
+                raise
+            said = json.loads(str(error).partition(": ")[2])["message"]
+            return self.done(Record(case.digest, case.workflow, case.objects, refused=said), 0.0)
+        record = Record(case.digest, {**made, "status": {}}, case.objects)
         self.running[case.name] = _Run(case, record, time.time(), {}, list(case.acts))
+
+    def _create(self, case: Case) -> dict[str, Any]:
+        if case.compiled is None:
+            return self.api.create("workflows", case.workflow)
+        self.engine.submit(case.compiled, case.name)
+        return self.api.get("workflows", case.name)
 
     def _note(self, workflow: dict[str, Any]) -> None:
         one = self.running.get(workflow["metadata"]["name"])
@@ -148,9 +158,15 @@ class _Runner:
         del self.running[one.case.name]
         with contextlib.suppress(ApiError):
             self.api.delete("workflows", one.case.name, grace=0)
+            for other in one.case.objects:
+                self.api.delete(_plural(other), other["metadata"]["name"])
         if one.case.compiled is not None:
             self.engine.delete(one.case.name)
         self.done(one.record, (one.over or now) - one.created)
+
+
+def _plural(one: Mapping[str, Any]) -> str:
+    return f"{one['kind'].lower()}s"
 
 
 def _holds(act: Mapping[str, Any], status: Mapping[str, Any]) -> bool:

@@ -27,14 +27,15 @@ Object = dict[str, Any]
 class Case:
     """`acts` is what a person does while it runs: `{"node": NAME, "phase": PHASE, "patch": {...}}`, once that is so.
 
-    After `seconds` a Workflow that has not ended counts as one that never does. `group` is the feature it is about;
-    `compiled` is what a training job has beside its Workflow.
+    After `seconds` a Workflow that has not ended counts as one that never does. `group` is the feature it is about.
+    `objects` are there before it, WorkflowTemplates; `compiled` is what a training job has beside its Workflow.
     """
 
     group: str
     workflow: Object
     acts: list[Object] = field(default_factory=list)
     seconds: float = 240.0
+    objects: list[Object] = field(default_factory=list)
     compiled: Compiled | None = None
 
     @property
@@ -45,7 +46,7 @@ class Case:
     @property
     def digest(self) -> str:
         """Of all that a run depends on."""
-        known = json.dumps([ARGO, self.workflow, self.acts], sort_keys=True)
+        known = json.dumps([ARGO, self.workflow, self.acts, self.objects], sort_keys=True)
         return hashlib.sha256(known.encode()).hexdigest()[:20]
 
 
@@ -58,11 +59,14 @@ def written(folder: Path = CORPUS) -> Iterator[Case]:
 
 
 def from_document(group: str, document: Object) -> Case:
-    """A Workflow of the corpus: `name`, `spec` and what is done to it; leaves that it names are added."""
+    """A Workflow of the corpus: `name`, `spec`, what is done to it (`acts`) and what is there before it (`with`).
+
+    Leaves that it names are added.
+    """
     metadata = {"name": document["name"], **document.get("metadata", {})}
-    acts = document.get("acts", [])
     workflow = complete({"metadata": metadata, "spec": document["spec"]})
-    return Case(group, workflow, acts, float(document.get("seconds", Case.seconds)))
+    seconds = float(document.get("seconds", Case.seconds))
+    return Case(group, workflow, document.get("acts", []), seconds, document.get("with", []))
 
 
 def complete(workflow: Object) -> Object:

@@ -25,15 +25,19 @@ _BY_THE_CONTROLLER = ("workflow shutdown with strategy", "Step exceeded", "retry
 class Record:
     """`workflow` is the object as the cluster had it, without its status; `status` is the last one.
 
+    `objects` were there before it. One that the API server does not even take has only `refused`, its reason.
+
     `events` are in the order in which Argo's controller took note of them, `at` seconds after its start:
     `{"at": 4.2, "pods": {node id: {"phase", "code", "message", "outputs", "at"}}}` and `{"at": 5.0, "patch": {...}}`.
     """
 
     digest: str
     workflow: dict[str, Any]
+    objects: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     ended: bool = True
+    refused: str = ""
 
     @property
     def name(self) -> str:

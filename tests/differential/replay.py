@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from ffdl.engines.local.operator import Decision, reconcile, unsupported
+from ffdl.engines.local.operator import Decision, invalid, reconcile, unsupported
 from ffdl.engines.local.pod import PodObservation
 
 from . import trees
@@ -37,6 +37,9 @@ def refused(record: Record) -> str:
 
 def differences(record: Record) -> list[trees.Difference]:
     """What the embedded controller makes of `record` otherwise than Argo did."""
+    if record.refused:
+        here = "" if refused(record) or invalid(record.workflow) else "accepted"
+        return [trees.Difference("*", "", record.refused, here)] if here else []
     played = play(record)
     found = trees.compare(record.tree, trees.tree(played.workflow))
     return [*found, *(trees.Difference("*", "", None, problem) for problem in played.problems)]
@@ -45,7 +48,8 @@ def differences(record: Record) -> list[trees.Difference]:
 class _Machine:
     def __init__(self, record: Record) -> None:
         self.workflow: dict[str, Any] = copy.deepcopy({**record.workflow, "status": {}})
-        self.start = trees.seconds(record.status["startedAt"])
+        started = record.status.get("startedAt") or record.workflow["metadata"]["creationTimestamp"]
+        self.start = trees.seconds(started)
         self.now = self.start
         self.events = copy.deepcopy(record.events)
         self.pods: dict[str, PodObservation] = {}

@@ -17,7 +17,7 @@ from typing import Any
 VOLATILE = frozenset(
     ("startedAt", "finishedAt", "estimatedDuration", "resourcesDuration", "hostNodeName", "podIP", "taskResultSynced")
 )
-IDENTITIES = ("id", "boundaryID", "children", "outboundNodes")
+IDENTITIES = ("boundaryID", "children", "outboundNodes")
 WORKFLOW_FIELDS = ("phase", "message", "progress", "outputs")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?Z| \+0000( UTC)?)?")
 _EMPTY = (None, "", [], {})
@@ -52,7 +52,6 @@ def tree(workflow: Mapping[str, Any]) -> Tree:
         for field in IDENTITIES:
             if field in kept:
                 kept[field] = _named(kept[field], names)
-        kept["id"] = key
         found[names[key]] = {field: _plain(value, replaced) for field, value in kept.items()}
     return found
 
