@@ -112,7 +112,8 @@ class _Runner:
             if error.status != 422:  # Kubernetes' "invalid"
                 raise
             said = json.loads(str(error).partition(": ")[2])["message"]
-            return self.done(Record(case.digest, case.workflow, case.objects, refused=said), 0.0)
+            self.done(Record(case.digest, case.workflow, case.objects, refused=said), 0.0)
+            return
         record = Record(case.digest, {**made, "status": {}}, case.objects)
         self.running[case.name] = _Run(case, record, time.time(), {}, list(case.acts))
 
