@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from . import record, replay, trees
+from . import record, replay, simulated, trees
 from .case import Case, written
 from .grammar import generate
 from .jobs import jobs
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
             table.add(known[case.digest])
     missing = [case for case in cases if case.digest not in known]
     if missing and not options.recorded:
-        run_on_argo(missing, table)
+        run_on_argo(missing, table, options)
     elif missing:
         print(f"{len(missing)} of {len(cases)} Workflows are not recorded, the first is {missing[0].name}")
     if options.keep:
@@ -50,6 +50,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, help="of the first Workflow made at random (default: a random one, printed)")
     made.add_argument("--count", type=int, help="how many are made at random (default 100; 0 with --only)")
     made.add_argument("--only", action="append", metavar="NAME", help="Workflows of this name or pattern, repeatable")
+    made.add_argument(
+        "--simulated", action="store_true", help="those made at random, on Argo's controller without pods"
+    )
     made.add_argument("--resume", action="store_true", help="take what earlier runs on Argo have left")
     made.add_argument("--recorded", action="store_true", help="no cluster: compare with what is recorded alone")
     made.add_argument("--keep", action="store_true", help="write what was seen into tests/differential/recorded")
@@ -59,13 +62,15 @@ def parser() -> argparse.ArgumentParser:
 
 def chosen(options: argparse.Namespace) -> Iterator[Case]:
     """The Workflows written by hand, and those of the seeds asked for."""
-    yield from written()
-    yield from jobs()
+    if not options.simulated:
+        yield from written()
+        yield from jobs()
     count = options.count if options.count is not None else 100 if options.seed is not None else 0
     seed = random.randrange(1 << 20) if options.seed is None else options.seed
     if count:
         print(f"--seed {seed} --count {count}")
-    yield from (generate(seed + i) for i in range(count))
+    for case in (generate(seed + i) for i in range(count)):
+        yield simulated.simulated(case) if options.simulated else case
 
 
 def records(cases: list[Case], options: argparse.Namespace) -> dict[str, Record]:
@@ -81,7 +86,7 @@ def records(cases: list[Case], options: argparse.Namespace) -> dict[str, Record]
     return found
 
 
-def run_on_argo(cases: list[Case], table: Table) -> None:
+def run_on_argo(cases: list[Case], table: Table, options: argparse.Namespace) -> None:
     from . import argo  # needs a cluster and its client
 
     folder = record.cache()
@@ -93,7 +98,10 @@ def run_on_argo(cases: list[Case], table: Table) -> None:
 
     halt = os.environ.get(HALT)
     with argo.namespace() as api:
-        argo.run(api, cases, done, lambda: not (halt and Path(halt).exists()))
+        if options.simulated:
+            simulated.Kubelet(api).start()
+        at_once = simulated.AT_ONCE if options.simulated else argo.AT_ONCE
+        argo.run(api, cases, done, lambda: not (halt and Path(halt).exists()), at_once)
 
 
 def keep(cases: list[Case]) -> None:

@@ -59,12 +59,18 @@ class _Run:
     over: float | None = None
 
 
-def run(api: Api, cases: Iterable[Case], done: Callable[[Record, float], None], go_on: Callable[[], bool]) -> None:
-    """Runs `cases`, AT_ONCE of them at a time; `done` gets each record and the seconds it took.
+def run(
+    api: Api,
+    cases: Iterable[Case],
+    done: Callable[[Record, float], None],
+    go_on: Callable[[], bool] = lambda: True,
+    at_once: int = AT_ONCE,
+) -> None:
+    """Runs `cases`, `at_once` of them at a time; `done` gets each record and the seconds it took.
 
     No further one is started once `go_on()` is false.
     """
-    _Runner(api, done).run(iter(cases), go_on)
+    _Runner(api, done).run(iter(cases), go_on, at_once)
 
 
 class _Runner:
@@ -74,11 +80,11 @@ class _Runner:
         self.seen: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.running: dict[str, _Run] = {}
 
-    def run(self, waiting: Iterator[Case], go_on: Callable[[], bool]) -> None:
+    def run(self, waiting: Iterator[Case], go_on: Callable[[], bool], at_once: int) -> None:
         threading.Thread(target=self._watch, daemon=True).start()
         more = True
         while more or self.running:
-            while more and len(self.running) < AT_ONCE:
+            while more and len(self.running) < at_once:
                 case = next(waiting, None) if go_on() else None
                 if case is None:
                     more = False
