@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from minio import Minio
+
 from ffdl.engines.argo.engine import ArgoEngine
 from tests.behaviours.kubernetes_api import Api, ApiError
-from tests.behaviours.tenant import tenant
+from tests.behaviours.tenant import Tenant, tenant
+from tests.cluster.components import S3_KEYS
 
 from . import trees
 from .case import Case
-from .record import Record, compact, ended_pods
+from .record import Record, compact, news_of_pods
 
 AT_ONCE = 7
 _TERMINAL = ("Succeeded", "Failed", "Error")
@@ -46,7 +49,24 @@ def namespace() -> Iterator[Api]:
     with tenant("differential") as found:
         objects = {"apiVersion": "v1", "kind": "List", "items": [_RIGHTS, _BINDING]}
         found.cluster.kubectl("apply", "-n", found.namespace, "-f", "-", stdin=json.dumps(objects))
+        keep_artifacts(found)
         yield found.api
+
+
+def keep_artifacts(tenant: Tenant) -> None:
+    """Makes a bucket of the cluster's own S3 server the place of artifacts that name none."""
+    place, (key, secret) = tenant.cluster.place, S3_KEYS
+    address = place.s3.partition("://")[2]
+    Minio(address, key, secret, secure=False).make_bucket(tenant.namespace)
+    reference = {name: {"name": "artifacts", "key": name} for name in ("accessKeySecret", "secretKeySecret")}
+    store = {"s3": {"endpoint": address, "bucket": tenant.namespace, "insecure": True, **reference}}
+    metadata = {
+        "name": "artifact-repositories",
+        "annotations": {"workflows.argoproj.io/default-artifact-repository": "default"},
+    }
+    kept = {"accessKeySecret": key, "secretKeySecret": secret}
+    tenant.api.create("secrets", {"metadata": {"name": "artifacts"}, "stringData": kept})
+    tenant.api.create("configmaps", {"metadata": metadata, "data": {"default": json.dumps(store)}})
 
 
 @dataclass
@@ -136,7 +156,7 @@ class _Runner:
             return
         if status.get("startedAt"):
             start = trees.seconds(status["startedAt"])
-            if pods := ended_pods(one.before, status, start):
+            if pods := news_of_pods(one.before, status, start):
                 one.record.events.append({"at": round(time.time() - start, 1), "pods": pods})
             self._act(one, workflow, start)
         one.before = status

@@ -8,7 +8,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from . import trees
 
 RECORDED = Path(__file__).parent / "recorded"
+_CONTAINER = re.compile(r"[^:]+: (\w+) \(exit code (\d+)\): (.*)", re.DOTALL)
 _ENDED = ("Succeeded", "Failed", "Error")
 # Argo ends these nodes itself; their pods, if they had any, had no say in it.
 _BY_THE_CONTROLLER = ("workflow shutdown with strategy", "Step exceeded", "retry exceeded", "template has failed")
@@ -28,7 +30,7 @@ class Record:
     `objects` were there before it. One that the API server does not even take has only `refused`, its reason.
 
     `events` are in the order in which Argo's controller took note of them, `at` seconds after its start:
-    `{"at": 4.2, "pods": {node id: {"phase", "code", "message", "outputs", "at"}}}` and `{"at": 5.0, "patch": {...}}`.
+    `{"at": 4.2, "pods": {node id: {"phase", "code", "message", ..., "at"}}}` and `{"at": 5.0, "patch": {...}}`.
     """
 
     digest: str
@@ -48,27 +50,53 @@ class Record:
         return trees.tree({**self.workflow, "status": self.status})
 
 
-def ended_pods(before: Mapping[str, Any], after: Mapping[str, Any], start: float) -> dict[str, Any]:
-    """The pods of which `after`, a status, tells the end and `before` did not: by their nodes' ids, how they ended."""
-    old = before.get("nodes") or {}
+def news_of_pods(before: Mapping[str, Any], after: Mapping[str, Any], start: float) -> dict[str, Any]:
+    """The pods of which `after`, a status, tells something that `before` did not, by their nodes' ids.
+
+    That is how they ended; and of daemons, that they are up.
+    """
+    old, nodes = before.get("nodes") or {}, after.get("nodes") or {}
     found = {}
-    for key, node in (after.get("nodes") or {}).items():
-        if node["type"] != "Pod" or node["phase"] not in _ENDED or (key in old and old[key]["phase"] in _ENDED):
+    for key, node in nodes.items():
+        known = old.get(key) or {}
+        if node["type"] != "Pod" or known.get("phase") in _ENDED:
             continue
-        if not str(node.get("message", "")).startswith(_BY_THE_CONTROLLER):
-            found[key] = observation(node, start)
+        if node["phase"] in _ENDED and not str(node.get("message", "")).startswith(_BY_THE_CONTROLLER):
+            found[key] = ended(key, nodes, start)
+        elif node.get("daemoned") and not known.get("daemoned"):
+            found[key] = {"phase": node["phase"], "ip": node.get("podIP", "")}
     return found
 
 
-def observation(node: Mapping[str, Any], start: float) -> dict[str, Any]:
-    """How a pod ended, out of its node."""
+def ended(key: str, nodes: Mapping[str, Any], start: float) -> dict[str, Any]:
+    """How the pod of the node `key` ended."""
+    node = nodes[key]
     outputs = node.get("outputs") or {}
     code = outputs.get("exitCode")
-    values = {p["name"]: p["value"] for p in outputs.get("parameters") or [] if "value" in p}
-    seen = {"phase": node["phase"], "code": None if code is None else int(code), "message": node.get("message", "")}
-    if "result" in outputs:
-        seen["result"] = outputs["result"]
-    return {**seen, "outputs": values, "at": trees.seconds(node["finishedAt"]) - start}
+    seen = {
+        "phase": node["phase"],
+        "code": None if code is None else int(code),
+        "message": node.get("message", ""),
+        "outputs": {p["name"]: p["value"] for p in outputs.get("parameters") or [] if "value" in p},
+        "artifacts": [artifact["name"] for artifact in outputs.get("artifacts") or []],
+        "result": outputs.get("result"),
+        "containers": dict(_containers(key, nodes)),
+    }
+    return {name: value for name, value in seen.items() if value not in (None, [], {})} | {
+        "at": trees.seconds(node["finishedAt"]) - start
+    }
+
+
+def _containers(key: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The containers of a set that ended by themselves: by name, how."""
+    for node in nodes.values():
+        if node["type"] == "Container" and node.get("boundaryID") == key:
+            name = node["name"].removeprefix(nodes[key]["name"] + ".")
+            said = _CONTAINER.fullmatch(str(node.get("message", "")))
+            if node["phase"] == "Succeeded":
+                yield name, {"exit_code": 0, "reason": "Completed"}
+            elif said is not None:
+                yield name, {"exit_code": int(said[2]), "reason": said[1], "detail": said[3]}
 
 
 def compact(workflow: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

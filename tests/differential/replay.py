@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ffdl.engines.local.operator import Decision, invalid, reconcile, unsupported
-from ffdl.engines.local.pod import PodObservation
+from ffdl.engines.local.pod import ContainerEnd, PodObservation
+from ffdl.workflows.template_refs import Library
 
 from . import trees
 from .record import Record
@@ -32,7 +33,7 @@ def play(record: Record) -> Played:
 
 def refused(record: Record) -> str:
     """The first field of the Workflow that the embedded engine refuses, '' if there is none."""
-    return next(iter(unsupported(record.workflow)), "")
+    return next(iter(unsupported(Library(record.objects).joined(record.workflow))), "")
 
 
 def differences(record: Record) -> list[trees.Difference]:
@@ -47,7 +48,9 @@ def differences(record: Record) -> list[trees.Difference]:
 
 class _Machine:
     def __init__(self, record: Record) -> None:
-        self.workflow: dict[str, Any] = copy.deepcopy({**record.workflow, "status": {}})
+        library = Library(record.objects)
+        joined = library.joined(copy.deepcopy(record.workflow))
+        self.workflow: dict[str, Any] = {**joined, "status": {"storedTemplates": library.stored(joined)}}
         started = record.status.get("startedAt") or record.workflow["metadata"]["creationTimestamp"]
         self.start = trees.seconds(started)
         self.now = self.start
@@ -70,10 +73,15 @@ class _Machine:
     def _launch(self, decision: Decision) -> bool:
         for request in [*decision.start, *decision.resources]:
             self.names[request.node_id] = request.pod_name
-            self.pods[request.pod_name] = PodObservation("Running", started_at=self.now)
+            up = not self._daemon(request.node_id)
+            self.pods[request.pod_name] = PodObservation("Running", ready=up, started_at=self.now)
         for name in decision.terminate:
             self.pods[name] = PodObservation("Error", -1, "pod deleted", finished_at=self.now)
         return bool(decision.start or decision.resources or decision.terminate)
+
+    def _daemon(self, key: str) -> bool:
+        """Whether the pod of the node `key` is to come up, as daemons do."""
+        return any(event.get("pods", {}).get(key, {}).get("phase") == "Running" for event in self.events)
 
     def _go_on(self, wake: float | None) -> bool:
         """Brings about what happens next: the next event, or the time that the controller waits for."""
@@ -98,10 +106,19 @@ class _Machine:
 
     def _observation(self, seen: dict[str, Any]) -> PodObservation:
         """Without the message where it only says what the exit code says: that is the controller's to word."""
-        phase, code, message = seen["phase"], seen["code"], seen["message"]
-        if message == f"main: Error (exit code {code})":
-            message = ""
-        return PodObservation(phase, code, message, seen["outputs"], finished_at=self.start + seen["at"])
+        if seen["phase"] == "Running":
+            return PodObservation("Running", ip=seen["ip"])
+        code, message = seen.get("code"), seen["message"]
+        return PodObservation(
+            seen["phase"],
+            code,
+            "" if message == f"main: Error (exit code {code})" else message,
+            seen.get("outputs", {}),
+            seen.get("artifacts", []),
+            seen.get("result"),
+            {name: ContainerEnd(**end) for name, end in seen.get("containers", {}).items()},
+            finished_at=self.start + seen["at"],
+        )
 
 
 def merge(value: Any, patch: Any) -> Any:
