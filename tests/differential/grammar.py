@@ -41,7 +41,7 @@ class _Task:
     body: Object
     loops: bool = False
     conditional: bool = False  # it may be skipped
-    outputs: list[str] = field(default_factory=list)  # names of its output parameters, there once it has succeeded
+    outputs: list[str] = field(default_factory=list)  # below `outputs`, there once it has succeeded
     fails: bool = False
     runs: int = 1  # of a loop
     after: set[str] = field(default_factory=set)  # tasks that have surely succeeded when it starts
@@ -109,12 +109,12 @@ class _Maker:
         if not sure or "target" in template.get("dag", {}) or not self.chance(0.6):
             return []
         source = self.dice.choice(sure)
-        reference = f"{kind}.{source.body['name']}.outputs.parameters.{source.outputs[0]}"
+        reference = f"{kind}.{source.body['name']}.outputs.{source.outputs[0]}"
         value = {"parameter": "{{" + reference + "}}"}
         if self.chance(0.3):
             value = {"expression": f"{reference} + '!'"}
         template["outputs"] = {"parameters": [{"name": "out", "valueFrom": value}]}
-        return ["out"]
+        return ["parameters.out"]
 
     def dag(self, template: Object, scope: _Scope) -> list[_Task]:
         old_style = self.chance(0.3)  # `dependencies` and `continueOn` instead of `depends`
@@ -170,7 +170,7 @@ class _Maker:
             if not other.loops:
                 values.append(f"{kind}.{name}.status")
             if name in task.after and other.runs:
-                values += [f"{kind}.{name}.outputs.parameters.{output}" for output in other.outputs]
+                values += [f"{kind}.{name}.outputs.{output}" for output in other.outputs]
         times = scope.times
         if self.chance(0.2):
             times *= self.loop(task, scope)
@@ -185,7 +185,7 @@ class _Maker:
             name, inputs, task.outputs, task.fails = self.composite(_Scope([], scope.depth + 1, times))
             self.run(task, name, {i: self.value(values) for i in inputs})
         else:
-            self.leaf(task, values, times)
+            self.leaf(task, kind, values, times)
 
     def run(self, task: _Task, template: str, arguments: Object | None = None) -> None:
         task.body["template"] = template
@@ -198,25 +198,42 @@ class _Maker:
         task.conditional = True
         self.run(task, "ok")
 
-    def leaf(self, task: _Task, values: list[str], times: int) -> None:
+    def hook(self, task: _Task, kind: str) -> None:
+        """A template to be run when the task has ended."""
+        told = _Task({})
+        if self.chance(0.6):
+            status = f"{kind}.{task.body['name']}.status"
+            self.run(told, "show", {"text": "{{" + status + "}}"})
+        else:
+            self.run(told, self.dice.choice(("ok", "ok", "fail")))
+            task.fails = task.fails or told.body["template"] == "fail"
+        task.body["hooks"] = {"exit": told.body}
+
+    def leaf(self, task: _Task, kind: str, values: list[str], times: int) -> None:
         self.left -= times
+        if self.left >= times and self.chance(0.07):
+            self.left -= times
+            self.hook(task, kind)
         match self.dice.choices(
-            ("ok", "fail", "exit", "emit", "both", "show", "try"),
-            (20, 8, 14, 22, 8, 12, 16 if self.left > times else 0),
+            ("ok", "fail", "exit", "emit", "both", "show", "pause", "say", "try"),
+            (18, 8, 14, 20, 8, 10, 6, 8, 16 if self.left > times else 0),
         )[0]:
             case "exit":
                 code = self.dice.choice((0, 0, 1, 3))
                 task.fails = bool(code)
                 self.run(task, "exit", {"code": str(code)})
             case "emit":
-                task.outputs = ["value"]
+                task.outputs = ["parameters.value"]
                 self.run(task, "emit", {"value": self.value(values)})
             case "both":
                 code = self.dice.choice((0, 2))
-                task.outputs, task.fails = ["value"], bool(code)
+                task.outputs, task.fails = ["parameters.value"], bool(code)
                 self.run(task, "emit-and-exit", {"value": self.value(values), "code": str(code)})
             case "show":
                 self.run(task, "show", {"text": self.value(values)})
+            case "say":
+                task.outputs = ["result"]
+                self.run(task, "say", {"text": self.value(values)})
             case "try":
                 self.left -= times
                 self.retried(task)

@@ -64,7 +64,7 @@ class Kubelet:
 
     def _run(self, pod: dict[str, Any]) -> None:
         try:
-            code, outputs = execute(_template(pod))
+            code, outputs = execute(_template(pod), _wants_result(pod))
             self._report(pod, outputs)
             self._status(pod, code)
         except ApiError as error:
@@ -97,13 +97,14 @@ class Kubelet:
         self.api.patch("pods", f"{pod['metadata']['name']}/status", {"status": status})
 
 
-def execute(template: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+def execute(template: dict[str, Any], wants_result: bool) -> tuple[int, dict[str, Any]]:
     """Runs the container of `template`, its references resolved: the exit code, and the outputs as Argo has them."""
-    container = template["container"]
+    container = template.get("container") or template["script"]
     with tempfile.TemporaryDirectory(prefix="ffdl-simulated-") as folder:
-        argv = [part.replace(_OUT, folder) for part in [*container["command"], *container.get("args", [])]]
+        script = ["-c", container["source"]] if "source" in container else []
+        argv = [part.replace(_OUT, folder) for part in [*container["command"], *container.get("args", []), *script]]
         env = {"PATH": os.environ["PATH"]} | {v["name"]: v.get("value", "") for v in container.get("env", [])}
-        code = subprocess.run(argv, env=env, cwd=folder, capture_output=True).returncode
+        done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True)
         parameters = []
         for output in (template.get("outputs") or {}).get("parameters") or []:
             path = output["valueFrom"]["path"].replace(_OUT, folder)
@@ -112,7 +113,13 @@ def execute(template: dict[str, Any]) -> tuple[int, dict[str, Any]]:
                 with open(path) as stream:
                     value = stream.read().removesuffix("\n")
             parameters.append({**output, **({} if value is None else {"value": value})})
-    return code, {"parameters": parameters} if parameters else {}
+    outputs: dict[str, Any] = {"parameters": parameters} if parameters else {}
+    return done.returncode, outputs | ({"result": done.stdout.removesuffix("\n")} if wants_result else {})
+
+
+def _wants_result(pod: dict[str, Any]) -> bool:
+    variables = [variable for container in pod["spec"]["containers"] for variable in container["env"]]
+    return {"name": "ARGO_INCLUDE_SCRIPT_OUTPUT", "value": "true"} in variables
 
 
 def _template(pod: dict[str, Any]) -> dict[str, Any]:
