@@ -14,7 +14,7 @@ from .depends import Graph, task_results
 from .expressions import ExpressionError, evaluate_when
 from .loops import Loop, LoopError, loops
 from .nodes import Node
-from .phases import ERROR, FAILED, FULFILLED, OMITTED, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, fulfilled
+from .phases import ERROR, FAILED, FULFILLED, OMITTED, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, fulfilled, settled
 from .resolution import scope_of
 from .scope import group_scope, input_scope, mentioned, node_scope, template_outputs
 from .templates import OUTPUTS, UnresolvedError, substitute
@@ -26,21 +26,22 @@ Task = Mapping[str, Any]
 
 
 class _Plan:
-    """What of a DAG stays the same from pass to pass."""
+    """What of a DAG stays the same from pass to pass, and how far it has come."""
 
     def __init__(self, template: Mapping[str, Any]) -> None:
         self.template = template
         self.graph = Graph(template["dag"]["tasks"])
         self.targets = (template["dag"].get("target") or "").split() or self.graph.leaves()
-        self.order = self.graph.order(self.targets)
+        self.open = self.graph.order(self.targets)  # tasks that something may come of yet
+        self.ended: set[str] = set()  # tasks, with their hooks
+        self.waits_for: dict[str, str] = {}  # a task that has not ended, for a task that can't start before
 
 
 def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) -> Node:
     """Brings the unfinished DAG `node` as far as it goes now. Raises TemplateError, and what substitution raises."""
     plan = op.remember(node, "plan", lambda: _Plan(op.process_body(template, node)))
     dag = _Dag(op, call, node, plan)
-    for task in plan.order:
-        dag.advance(task)
+    dag.advance()
     phase = dag.outcome()
     if phase == RUNNING:
         return op.nodes[node["id"]]
@@ -67,12 +68,33 @@ class _Dag:
     def node_of(self, task: str) -> Node | None:
         return self.op.nodes.named(f"{self.name}.{task}")
 
-    def advance(self, name: str) -> None:
-        task, node = self.graph.tasks[name], self.node_of(name)
-        if node is None or node["phase"] not in FULFILLED:
+    def advance(self) -> None:
+        """Brings the tasks as far as they go, first things first."""
+        plan = self.plan
+        if self.op.nodes.census.daemons[self.id]:  # one that is up lets others go on, and may come down again
+            plan.waits_for.clear()
+        still = []
+        for name in plan.open:
+            waits_for = plan.waits_for.get(name)
+            if waits_for is not None and waits_for not in plan.ended:
+                still.append(name)
+                continue
+            task = self.graph.tasks[name]
+            ended = self._advance(task)
+            if ended:
+                plan.ended.add(name)
+            if not ended or hooks.has_hooks(task):
+                still.append(name)
+        plan.open = still
+
+    def _advance(self, task: Task) -> bool:
+        """Brings one task as far as it goes; whether it has ended, and its hooks."""
+        node = self.node_of(task["name"])
+        if node is None or not settled(node):
             node = self._go_on(task, node)
-        if node is not None and hooks.has_hooks(task):
-            self._attend(task, task, node)
+        if node is not None and hooks.has_hooks(task) and not self._attend(task, task, node):
+            return False
+        return node is not None and self.op.nodes[node["id"]]["phase"] in FULFILLED
 
     def _go_on(self, task: Task, node: Node | None) -> Node | None:
         name = task["name"]
@@ -107,6 +129,7 @@ class _Dag:
         for other in waits_for:
             node = self.node_of(other)
             if node is None or not fulfilled(node) or not hooks.all_ended(self.op, node):
+                self.plan.waits_for[name] = other
                 return False
             results[other] = task_results(node, self.op.nodes.children(node) if node["type"] == "TaskGroup" else None)
         try:
@@ -120,7 +143,10 @@ class _Dag:
 
     def _resolve(self, task: Task) -> Task:
         """`task` with the outputs of the tasks before it. Raises UnresolvedError, ExpressionError."""
-        ancestors = mentioned(task, self.graph.ancestors(task["name"]))
+        ancestors = mentioned(task, list(self.graph.tasks))
+        if ancestors:
+            before = set(self.graph.ancestors(task["name"]))
+            ancestors = [name for name in ancestors if name in before]
         scope = {**self.op.globals, **self.inputs(), **self.scope(ancestors)}
         later = {key: task[key] for key in ("hooks", "inline") if key in task}
         resolved: Task = substitute({k: v for k, v in task.items() if k not in later}, scope, OUTPUTS) | later
@@ -175,7 +201,7 @@ class _Dag:
         """Brings the runs of a loop as far as they go now. The phase of all together, '' while some go on."""
         made = self._items(group)
         for node in made:
-            if node["phase"] not in FULFILLED:
+            if not settled(node):
                 self._run(loop.task, node["name"].removeprefix(f"{self.name}."), node, dict, group)
         for index in loop.missing(made):
             resolve = partial(loop.run, loop.items[index], known)

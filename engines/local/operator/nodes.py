@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .census import Census
-from .names import display_name, node_id, timestamp
+from .names import display_name, node_id, pod_name, timestamp
 from .phases import FULFILLED
 
 Node = dict[str, Any]
@@ -16,14 +16,14 @@ class Nodes:
     """The nodes of one Workflow during one pass."""
 
     def __init__(self, workflow: str, nodes: Mapping[str, Node], now: float, before: Nodes | None = None) -> None:
-        """`before` is what `nodes` was made with, if it is still known: it saves looking at every node again."""
+        """`before` is what made `nodes`, if it is still known: it saves looking at every node again."""
         self.workflow, self.now = workflow, timestamp(now)
         self._nodes: dict[str, Node] = dict(nodes)
         self._names: dict[str, str]
-        self._live: dict[str, None]
+        self._live: dict[str, str]  # ids of those that have not ended; the name of a Pod's pod, else ""
         self._parents: dict[str, list[str]]
         self.census: Census
-        if before is not None and before._nodes is nodes:
+        if before is not None:
             self._names, self._live, self.census = before._names, before._live, before.census
             self._parents = before._parents
         else:
@@ -32,7 +32,7 @@ class Nodes:
                 for child in node.get("children") or []:
                     self._parents.setdefault(child, []).append(key)
             self._names = {node["name"]: key for key, node in nodes.items()}
-            self._live = {key: None for key, node in nodes.items() if node["phase"] not in FULFILLED}
+            self._live = {key: self._pod(node) for key, node in nodes.items() if node["phase"] not in FULFILLED}
             self.census = Census(nodes.values())
         self._old = nodes
         self._own: dict[str, None] = {}  # ids of the nodes that are this pass's copies
@@ -55,6 +55,10 @@ class Nodes:
     def live(self) -> list[Node]:
         """The nodes that have not ended, daemons among them."""
         return [self._nodes[key] for key in self._live]
+
+    def live_pods(self) -> list[tuple[str, Node]]:
+        """The Pod nodes that have not ended, each with the name of its pod."""
+        return [(pod, self._nodes[key]) for key, pod in self._live.items() if pod]
 
     def changed(self) -> list[tuple[Node | None, Node]]:
         """The nodes that this pass made or changed: (as it was, as it is)."""
@@ -186,5 +190,8 @@ class Nodes:
         if change > 0:
             if node["phase"] in FULFILLED:
                 self._live.pop(node["id"], None)
-            else:
-                self._live[node["id"]] = None
+            elif node["id"] not in self._live:
+                self._live[node["id"]] = self._pod(node)
+
+    def _pod(self, node: Node) -> str:
+        return pod_name(self.workflow, node) if node["type"] == "Pod" else ""

@@ -37,6 +37,16 @@ class Memory:
     def __init__(self) -> None:
         self.nodes: Nodes | None = None
         self.prepared: dict[str, dict[str, Any]] = {}  # by the id of the node that it is for
+        self.told: dict[str, PodObservation] = {}  # what nodes that live know of their pods
+
+    def nodes_of(self, workflow: str, nodes: Mapping[str, Node], now: float) -> Nodes:
+        """The nodes for a pass over `nodes`; all else is forgotten if the pass before came to something different."""
+        if self.nodes is not None and self.nodes.to_dict() is not nodes:
+            self.nodes = None
+            self.prepared.clear()
+            self.told.clear()
+        self.nodes = Nodes(workflow, nodes, now, self.nodes)
+        return self.nodes
 
 
 class Operation:
@@ -55,7 +65,7 @@ class Operation:
         self.spec: Mapping[str, Any] = workflow["spec"]
         self.scope = f"local/{self.name}"
         self.memory = memory
-        self.nodes = memory.nodes = Nodes(self.name, status.get("nodes") or {}, now, memory.nodes)
+        self.nodes = memory.nodes_of(self.name, status.get("nodes") or {}, now)
         self.templates = Templates(self.spec, status.get("storedTemplates") or {})
         self.globals = workflow_scope({**workflow, "status": status}, now)
         self.shutdown: str = self.spec.get("shutdown") or ""

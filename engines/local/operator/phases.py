@@ -15,3 +15,8 @@ FULFILLED = COMPLETED | {SKIPPED, OMITTED}  # nothing more will come of it
 def fulfilled(node: Mapping[str, Any]) -> bool:
     """Whether what waits for the node may go on: it has ended, or it is a daemon that is up."""
     return node["phase"] in FULFILLED or bool(node.get("daemoned") and node["phase"] != PENDING)
+
+
+def settled(node: Mapping[str, Any]) -> bool:
+    """Whether the controller can do nothing for the node now: it has ended, or its pod runs."""
+    return node["phase"] in FULFILLED or (node["phase"] == RUNNING and node["type"] == "Pod")

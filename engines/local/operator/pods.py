@@ -76,11 +76,14 @@ def result_is_wanted(op: Operation, node: Node) -> bool:
 
 def observe(op: Operation) -> None:
     """Brings the observed pods' news into their nodes. An ended node stays as it is."""
-    for node in op.nodes.live():
-        if node["type"] == "Pod":
-            pod = op.observed.get(op.pod_name(node))
-            if pod is not None:
-                _update(op, node, pod)
+    told = op.memory.told
+    for name, node in op.nodes.live_pods():
+        pod = op.observed.get(name)
+        if pod is not None and told.get(name) != pod:
+            _update(op, node, pod)
+            told[name] = pod
+        if pod is not None and pod.ended:
+            told.pop(name, None)
 
 
 def end_containers(op: Operation) -> None:
@@ -93,16 +96,14 @@ def end_containers(op: Operation) -> None:
 
 def superfluous(op: Operation) -> list[str]:
     """The pods that live although their node has ended, or that belong to none."""
-    wanted = {op.pod_name(node) for node in op.nodes.live() if node["type"] == "Pod"}
+    wanted = {name for name, _ in op.nodes.live_pods()}
     return sorted(name for name, pod in op.observed.items() if not pod.ended and name not in wanted)
 
 
 def request_unseen(op: Operation) -> None:
     """Asks again for pods that were asked for but never seen: whoever was to start them may have died before."""
-    for node in op.nodes.live():
-        if node["type"] != "Pod" or node["id"] in op.pods or node["id"] in op.resources:
-            continue
-        if op.pod_name(node) not in op.observed:
+    for name, node in op.nodes.live_pods():
+        if name not in op.observed and node["id"] not in op.pods and node["id"] not in op.resources:
             try:
                 op.request(node)
             except TemplateError:

@@ -119,6 +119,8 @@ def group_scope(prefix: str, runs: Iterable[Node]) -> dict[str, str]:
 def mentioned(task: Any, names: list[str]) -> list[str]:
     """Those of the tasks `names` whose outputs `task` may refer to."""
     texts = list(_texts(task))
+    if not texts:
+        return []
     if any("{{=" in found for found in texts):
         return names
     words = {word for found in texts for word in _WORD.findall(found)}

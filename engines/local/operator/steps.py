@@ -13,7 +13,7 @@ from .expressions import ExpressionError, evaluate_when
 from .loops import Loop, LoopError, loop_index, loops
 from .names import task_name
 from .nodes import Node
-from .phases import ERROR, FAILED, FULFILLED, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, fulfilled
+from .phases import ERROR, FAILED, RUNNING, SKIPPED, SUCCEEDED, UNSUCCESSFUL, fulfilled, settled
 from .resolution import scope_of
 from .scope import group_scope, input_scope, node_scope, template_outputs
 from .templates import OUTPUTS, UnresolvedError, substitute
@@ -176,7 +176,7 @@ class _Steps:
                 self._virtual(group, loop.task, loop.task["name"], SKIPPED, "Skipped, empty params")
             return True
         made = self._runs(group, loop.task)
-        for node in made:
+        for node in [node for node in made if not settled(node)]:
             self._run(group, node["name"].removeprefix(f"{group['name']}."), lambda: loop.task)
         known = {**self.op.globals, **input_scope((self.template.get("inputs") or {}).get("parameters") or [])}
         for at in loop.missing(made):
@@ -191,7 +191,7 @@ class _Steps:
         """
         nodes, full = self.op.nodes, f"{group['name']}.{name}"
         node = nodes.named(full)
-        if node is not None and node["phase"] in FULFILLED:
+        if node is not None and settled(node):
             return True
         step = resolve()
         if node is None:

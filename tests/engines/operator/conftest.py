@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ffdl.engines.local.operator import Decision, PodRequest, reconcile
+from ffdl.engines.local.operator import Decision, Memory, PodRequest, reconcile
 from ffdl.engines.local.pod import PodObservation
 
 AGAIN = "lastRetry.status == 'Error' || asInt(lastRetry.exitCode) in [-1, 75, 143]"
@@ -112,12 +112,16 @@ class Machine:
         self.requests: list[PodRequest] = []
         self.started: list[str] = []
         self.last = Decision({})
+        self._memory, self._remembered = Memory(), Decision({})
+        self._read: Any = None
+        self._kept: Any = None
 
     def decide(self) -> Decision:
         """A pass whose decision nobody carries out, not even by writing the status."""
         before = copy.deepcopy(self.workflow)
         decision = reconcile(self.workflow, self.pods, self.now)
         assert self.workflow == before, "the input was changed"
+        self._remember(decision)
         nodes = decision.status.get("nodes") or {}
         for request in [*decision.start, *decision.resources]:
             assert nodes[request.node_id]["phase"] in ("Pending", "Running"), "a pod for a node that has ended"
@@ -129,9 +133,17 @@ class Machine:
                 assert (new["phase"], new["finishedAt"]) == (old["phase"], old["finishedAt"]), "an ended node changed"
         return decision
 
+    def _remember(self, decision: Decision) -> None:
+        """Runners have a memory, and decide the same."""
+        known = self._kept if self.workflow.get("status") is self._read else self.workflow.get("status")
+        remembered = reconcile({**self.workflow, "status": known}, self.pods, self.now, self._memory)
+        assert remembered == decision, "the memory is wrong"
+        self._remembered = remembered
+
     def write(self, decision: Decision) -> None:
         self.last = decision
-        self.workflow = {**self.workflow, "status": json.loads(json.dumps(decision.status))}
+        self._read, self._kept = json.loads(json.dumps(decision.status)), self._remembered.status
+        self.workflow = {**self.workflow, "status": self._read}
 
     def launch(self, decision: Decision) -> None:
         for request in decision.start:
