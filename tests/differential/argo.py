@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +18,7 @@ from minio import Minio
 from ffdl.engines.argo.engine import ArgoEngine
 from tests.behaviours.kubernetes_api import Api, ApiError
 from tests.behaviours.tenant import Tenant, tenant
+from tests.cluster.cluster import Cluster
 from tests.cluster.components import S3_KEYS
 
 from . import trees
@@ -96,6 +99,7 @@ def run(
 class _Runner:
     def __init__(self, api: Api, done: Callable[[Record, float], None]) -> None:
         self.api, self.done = api, done
+        self.cluster = Cluster()
         self.engine = ArgoEngine(api.namespace, kubeconfig=str(api.kubeconfig))
         self.seen: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.running: dict[str, _Run] = {}
@@ -171,9 +175,19 @@ class _Runner:
                 for name in _pods(self.api, one.case.name, workflow["status"], act["delete"]):
                     self.api.delete("pods", name, grace=0)
                 continue
-            patch = _by_id(act["patch"], workflow["status"])
-            one.record.events.append({"at": round(time.time() - start, 1), "patch": patch})
-            self.api.patch("workflows", one.case.name, patch)
+            event = {key: act[key] for key in ("node", "patch", "resume") if key in act}
+            one.record.events.append({"at": round(time.time() - start, 1), **event})
+            if "resume" in act:
+                self._argo(*resuming(one.case.name, act["node"], act["resume"]))
+            else:
+                self.api.patch("workflows", one.case.name, act["patch"])
+
+    def _argo(self, *arguments: str) -> None:
+        place = self.cluster.place
+        command = [str(place.tools / "argo"), *arguments, "-n", self.api.namespace, "--kubeconfig", place.kubeconfig]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **self.cluster.env()})
+        if done.returncode:
+            print(f"argo {' '.join(arguments)}: {done.stderr.strip()}", flush=True)
 
     def _look(self, one: _Run) -> None:
         now = time.time()
@@ -211,10 +225,13 @@ def _pods(api: Api, workflow: str, status: Mapping[str, Any], displayed: str) ->
     ]
 
 
-def _by_id(patch: Any, status: Mapping[str, Any]) -> Any:
-    """`patch`, in which nodes go by their displayed names, with their ids."""
-    nodes = (patch.get("status") or {}).get("nodes")
-    if not nodes:
-        return patch
-    ids = {node["displayName"]: key for key, node in status["nodes"].items()}
-    return {**patch, "status": {**patch["status"], "nodes": {ids[name]: what for name, what in nodes.items()}}}
+def resuming(workflow: str, node: str, how: dict[str, Any] | str) -> list[str]:
+    """The arguments of the `argo` command that lets suspended nodes go on."""
+    if how == "all":
+        return ["resume", workflow]
+    selected = ["--node-field-selector", f"displayName={node}"]
+    if not isinstance(how, dict) or not how:
+        return ["resume", workflow, *selected]
+    options = [f"--{name}={how[name]}" for name in ("phase", "message") if name in how]
+    outputs = [f"--output-parameter={name}={value}" for name, value in how.get("outputs", {}).items()]
+    return ["node", "set", workflow, *selected, *options, *outputs]

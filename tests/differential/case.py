@@ -25,7 +25,8 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """`acts` is what a person does while it runs: `{"node": NAME, "phase": PHASE, "patch": {...}}`, once that is so.
+    """`acts` is what a person does while it runs: `{"node": NAME, "phase": PHASE, ...}`, once that is so: `patch` the
+    Workflow, `delete` the pod, or `resume` the suspended node with `outputs`, `phase` and `message` (`all`: all nodes).
 
     After `seconds` a Workflow that has not ended counts as one that never does. `group` is the feature it is about.
     `objects` are there before it, WorkflowTemplates; `compiled` is what a training job has beside its Workflow.

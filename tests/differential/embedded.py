@@ -9,10 +9,9 @@ from typing import Any
 
 from ffdl.engines.local.engine import LocalEngine
 from ffdl.engines.local.state import Home
-from ffdl.workflows.compile import Compiled
 
 from .case import Case
-from .replay import merge
+from .replay import merge, resumption
 
 _TERMINAL = ("Succeeded", "Failed", "Error")
 _LOOK = 0.05  # seconds
@@ -22,7 +21,10 @@ def run(cases: Iterable[Case], home: Path, timeout: float = 60.0) -> Iterator[tu
     """Each case and the Workflow as the engine left it; one that does not end within `timeout` is stopped."""
     engine = LocalEngine(home)
     for case in cases:
-        engine.submit(Compiled(case.workflow, {}, {}), case.name)
+        if case.compiled is None:
+            engine.submit_workflow(case.workflow, templates=case.objects)
+        else:
+            engine.submit(case.compiled, case.name)
         workflow = _follow(engine, home, case, time.monotonic() + min(timeout, case.seconds))
         if workflow["status"].get("phase") not in _TERMINAL:
             engine.stop(case.name)
@@ -42,8 +44,12 @@ def _follow(engine: LocalEngine, home: Path, case: Case, until: float) -> dict[s
 
 
 def _act(engine: LocalEngine, home: Path, case: Case, act: dict[str, Any]) -> None:
+    job = Home(home).job(case.name)
+    if "resume" in act:
+        engine._let_go(job, engine.workflow(case.name), resumption(act["node"], act["resume"]))
+        return
     spec = act["patch"]["spec"]
-    with Home(home).job(case.name).edit() as workflow:
+    with job.edit() as workflow:
         workflow["spec"] = merge(workflow["spec"], spec)
     if "suspend" in spec and spec["suspend"] is None:
         engine.resume(case.name)

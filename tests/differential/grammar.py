@@ -232,7 +232,7 @@ class _Maker:
             case "show":
                 self.run(task, "show", {"text": self.value(values)})
             case "say":
-                task.outputs = ["result"]
+                task.outputs = [] if task.loops else ["result"]  # a loop's results are taken for JSON
                 self.run(task, "say", {"text": self.value(values)})
             case "try":
                 self.left -= times

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from ffdl.engines.local.operator import Decision, invalid, reconcile, unsupported
+from ffdl.engines.local.operator import Decision, NotSuspendedError, invalid, reconcile, resume, unsupported
 from ffdl.engines.local.pod import ContainerEnd, PodObservation
 from ffdl.workflows.template_refs import Library
 
@@ -102,7 +102,15 @@ class _Machine:
             self.pods[self.names[key]] = self._observation(event["pods"][key])
         if "patch" in event:
             self.workflow = merge(self.workflow, event["patch"])
+        if "resume" in event:
+            self._resume(event["node"], event["resume"])
         return True
+
+    def _resume(self, node: str, how: dict[str, Any] | str) -> None:
+        try:
+            self.workflow["status"] = resume(self.workflow, self.now, **resumption(node, how))
+        except NotSuspendedError as error:
+            self.problems.append(f"{node} can't be resumed: {error}")
 
     def _observation(self, seen: dict[str, Any]) -> PodObservation:
         """Without the message where it only says what the exit code says: that is the controller's to word."""
@@ -119,6 +127,13 @@ class _Machine:
             {name: ContainerEnd(**end) for name, end in seen.get("containers", {}).items()},
             finished_at=self.start + seen["at"],
         )
+
+
+def resumption(node: str, how: dict[str, Any] | str) -> dict[str, Any]:
+    """How a suspended node is let go on (`Case.acts`), as the embedded engine is asked for it."""
+    if not isinstance(how, dict):
+        return {}
+    return {"selector": f"displayName={node}", **({"phase": ""} | how if how else {})}
 
 
 def merge(value: Any, patch: Any) -> Any:
