@@ -49,7 +49,7 @@ class Library:
 
     def joined(self, workflow: Mapping[str, Any]) -> dict[str, Any]:
         """A Workflow whose `workflowTemplateRef` is there, as if it had that spec written out: its own comes first."""
-        own = _mapping(workflow.get("spec"))
+        own = {key: value for key, value in _mapping(workflow.get("spec")).items() if value not in (None, "", [], {})}
         theirs = self.spec(_mapping(own.get("workflowTemplateRef")))
         if not own.get("workflowTemplateRef") or theirs is None:
             return dict(workflow)

@@ -24,7 +24,7 @@ def write(job: Job, workflow: dict[str, Any], python: str, store: Mapping[str, s
     metadata = workflow["metadata"]
     annotations = {**(metadata.get("annotations") or {}), contract.ANNOTATION_RELEASED: "true"}
     own = {"uid": token(), "namespace": environment.NAMESPACE, "creationTimestamp": _now(), "annotations": annotations}
-    write_json(job.control / contract.CONTROL_WORKFLOW, {**workflow, "metadata": {**metadata, **own}})
+    _write_workflow(job, {**workflow, "metadata": {**metadata, **own}})
     env = environment.user_environment(python, os.environ)
     write_json(job.path / "environment.json", {"python": python, "env": env, "store": store})
 

@@ -16,7 +16,8 @@ PLAYABLE = sorted(name for name, one in RECORDS.items() if not replay.refused(on
 WHOLE = (
     "depends-failed", "depends-on-nested", "loops-outputs-objects", "loops-param-of-task", "retries-last-retry",
     "retries-of-steps", "when-recursion", "exit-after-failure", "limits-parallelism-loop", "parameters-dag-outputs",
-    "steps-exit-codes", "pods-signals", "pods-env", "continue-steps-loop",
+    "steps-exit-codes", "pods-signals", "pods-env", "continue-steps-loop", "references-task", "references-whole",
+    "suspended-supplied", "hooks-exit-of-failed-task", "artifacts-handed-on", "script-with-param", "daemons-ip", "pods-set",
     *(f"random-{seed}" for seed in range(0, 100, 8)),
 )  # fmt: skip
 
