@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from .expressions import ExpressionError, UnknownNameError, evaluate, show
+from .expressions import ExpressionError, evaluate, parse, show
+from .expressions.argo import ADDED
+from .expressions.lexer import tokens
+from .expressions.supported import identifiers
 
 Scope = Mapping[str, str]  # flat: "inputs.parameters.x" -> value
 
 EVERYTHING = ("",)  # as `strict`: every reference must resolve
 OUTPUTS = ("tasks.", "steps.")  # as `strict`: those to other tasks' outputs must, others wait for later
+
+# Names that become known later: an expression is not worked out without them, whatever it makes of nil.
+_NOT_YET = (
+    "item", "retries", "lastRetry.exitCode", "lastRetry.status", "lastRetry.duration", "lastRetry.message",
+    "workflow.status", "workflow.failures",
+)  # fmt: skip
 
 
 class UnresolvedError(ValueError):
@@ -71,15 +81,42 @@ def _reference(tag: str, scope: Scope, strict: tuple[str, ...]) -> str:
 
 
 def _expression(tag: str, scope: Scope, strict: tuple[str, ...]) -> str:
+    """The value of `{{=…}}` as text, or the tag as it is where names are missing that a later pass may know."""
+    missing: list[str] = []
+    source, names = tag[1:], {**expand(scope), **ADDED}
+    unresolved = "{{" + tag + "}}"
     try:
-        value = evaluate(tag[1:].strip(), expand(scope))
-    except UnknownNameError as error:
-        name = str(error).removeprefix("unknown name ")
-        if any(name.startswith(prefix) for prefix in strict):
-            raise UnresolvedError(f"failed to evaluate expression: {name} is missing") from None
-        return "{{" + tag + "}}"
+        missing = [name for name in identifiers(parse(source)) if not _holds(names, name)]
+        for name in missing:
+            if any(f"{name}.".startswith(prefix) for prefix in strict):
+                raise UnresolvedError(f"failed to evaluate expression: {name} is missing")
+        if missing and any(_mentions(source, name) and not _holds(names, name) for name in _NOT_YET):
+            return unresolved
+        value = evaluate(source, names)
+        shown = None if value is None else show(value)
     except ExpressionError as error:
-        raise ExpressionError(f"failed to evaluate expression '{tag[1:].strip()}': {error}") from None
-    if value is None:
-        raise ExpressionError(f'failed to evaluate expression "{tag[1:].strip()}"')
-    return show(value)
+        if missing:
+            return unresolved
+        raise ExpressionError(f"failed to evaluate expression: {error}") from None
+    if shown is not None:
+        return shown
+    if missing:
+        return unresolved
+    raise ExpressionError(f"failed to evaluate expression {json.dumps(source, ensure_ascii=False)}")
+
+
+def _holds(names: Mapping[str, Any], name: str) -> bool:
+    holder: Any = names
+    for part in name.split("."):
+        if not isinstance(holder, Mapping) or part not in holder:
+            return False
+        holder = holder[part]
+    return True
+
+
+def _mentions(source: str, name: str) -> bool:
+    """Whether the words of `name` are among those of an expression, one after the other."""
+    if name not in source:
+        return False
+    words, wanted = [token.text for token in tokens(source)], name.replace(".", " . ").split()
+    return any(words[at : at + len(wanted)] == wanted for at in range(len(words)))

@@ -12,7 +12,8 @@ from .conditions import unreadable
 from .problem import Problem
 
 POLICIES = ("Always", "OnFailure", "OnError", "OnTransientError")
-LAST_RETRY = frozenset(("retries", *(f"lastRetry.{key}" for key in ("exitCode", "status", "duration", "message"))))
+_KEYS = ("exitCode", "status", "duration", "message")
+_KNOWN = {"retries": "", "lastRetry": dict.fromkeys(_KEYS, "")}
 
 
 def strategy(strategy: Mapping[str, Any], where: str, path: Path) -> Iterator[Problem]:
@@ -40,4 +41,4 @@ def strategy(strategy: Mapping[str, Any], where: str, path: Path) -> Iterator[Pr
         )
     expression = strategy.get("expression") or ""
     if expression and "{{" not in expression:
-        yield from unreadable(expression, f"{where}.expression", (*path, "expression"), LAST_RETRY)
+        yield from unreadable(expression, f"{where}.expression", (*path, "expression"), _KNOWN)
