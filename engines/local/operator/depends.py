@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .expressions import evaluate_condition
+from .expressions import Fields, evaluate_condition
 
 RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed")
 OF_ITEMS = ("AnySucceeded", "AllFailed")
@@ -64,7 +64,7 @@ class Graph:
 
     def may_run(self, task: str, results: Mapping[str, Mapping[str, bool]]) -> bool:
         """Whether `task`, given how each of the tasks it waits for ended. Raises ExpressionError."""
-        scope = {name.replace("-", "_"): result for name, result in results.items()}
+        scope = {name.replace("-", "_"): Fields(result) for name, result in results.items()}
         return evaluate_condition(self.logic[task].replace("-", "_"), scope)
 
     def _read(self, task: Task) -> tuple[list[str], str]:

@@ -93,16 +93,18 @@ def _expression(tag: str, scope: Scope, strict: tuple[str, ...]) -> str:
         if missing and any(_mentions(source, name) and not _holds(names, name) for name in _NOT_YET):
             return unresolved
         value = evaluate(source, names)
-        shown = None if value is None else show(value)
     except ExpressionError as error:
         if missing:
             return unresolved
         raise ExpressionError(f"failed to evaluate expression: {error}") from None
-    if shown is not None:
-        return shown
-    if missing:
-        return unresolved
-    raise ExpressionError(f"failed to evaluate expression {json.dumps(source, ensure_ascii=False)}")
+    try:
+        if value is None:
+            raise ExpressionError(f"failed to evaluate expression {json.dumps(source, ensure_ascii=False)}")
+        return show(value)
+    except ExpressionError:
+        if missing:
+            return unresolved
+        raise
 
 
 def _holds(names: Mapping[str, Any], name: str) -> bool:

@@ -39,12 +39,12 @@ def put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        ("templates/0/dag/tasks/3/depends", "download &&", "unexpected end of expression"),
+        ("templates/0/dag/tasks/3/depends", "download &&", "unexpected token EOF"),
         ("templates/0/dag/tasks/4/name", "onExit", "exit handler"),
         ("templates/1/container/command", [], "command may not be empty"),
         ("templates/1/container/volumeMounts", [{"name": "v", "mountPath": "/v"}], "volume 'v' not found"),
         ("templates/1/retryStrategy/expression", "asInt(lastRetry.code) == 1", "unknown name lastRetry.code"),
-        ("templates/1/retryStrategy/expression", "asInt(", "unexpected end"),
+        ("templates/1/retryStrategy/expression", "asInt(", "unexpected token EOF"),
         ("templates/1/retryStrategy/limit", "many", "'many' cannot be resolved to an int"),
         ("templates/1/retryStrategy/backoff/duration", "soon", "unable to parse soon as a duration"),
         ("templates/1/retryStrategy/backoff/factor", "x", "cannot be resolved to an int"),

@@ -35,7 +35,12 @@ def evaluate(source: str, scope: Mapping[str, Any]) -> Any:
 
 def evaluate_condition(source: str, scope: Mapping[str, Any]) -> bool:
     """As `evaluate`, for a condition: any value but a boolean is an ExpressionError."""
-    value = evaluate(source, scope)
+    whole = {**scope, **ADDED}
+    check(parse(source), source, whole)
+    try:
+        value = run(_folded(source), source, whole)
+    except ExpressionError as error:
+        raise ExpressionError(f"unable to evaluate expression '{source}': {error}") from None
     if not isinstance(value, bool):
         raise ExpressionError(f"unable to cast expression result '{string_verb(value)}' to bool")
     return value

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .errors import FaultError
 from .operations import MOST_MEMORY, add, equal, fetch, less, to_int, to_text
-from .values import LIST, atoi, from_json, is_number, kind, parse_float, text, to_json, type_name, wrapped
+from .values import LIST, AnyMap, atoi, from_json, is_number, kind, parse_float, text, to_json, type_name, wrapped
 
 ANY, TEXT, INT, FLOAT, BOOL, TEXTS = "interface {}", "string", "int", "float64", "bool", "[]string"
 
@@ -63,6 +63,8 @@ def integer(value: Any) -> int:
             return atoi(value)
         except ValueError:
             raise FaultError(f"invalid operation: int({value})") from None
+    if value is None:
+        raise FaultError("reflect: call of reflect.Value.Type on zero Value")
     return to_int(value)
 
 
@@ -218,8 +220,8 @@ def _take(value: Any, count: Any) -> list[Any]:
     return items[:count]
 
 
-def _from_pairs(value: Any) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+def _from_pairs(value: Any) -> AnyMap:
+    found = AnyMap()
     for pair in _of_list("transform from pairs", value):
         if not isinstance(pair, list):
             raise FaultError(f"invalid pair {text(pair)}")

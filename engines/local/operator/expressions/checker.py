@@ -155,7 +155,8 @@ class _Checker:
         if name is not None and name in (holder.fields or {}):
             return (holder.fields or {})[name]
         if name is not None:
-            raise self.error(node, f"type {holder.says} has no field {name}")
+            what = "method" if node.called else "field"
+            raise self.error(node, f"type {holder.says} has no {what} {name}")
         raise self.error(node, f"type {holder.says}[{key.says}] is undefined")
 
     def slice(self, node: tree.Slice) -> Nature:
@@ -265,9 +266,12 @@ class _Checker:
     def judged(self, node: tree.Builtin, given: list[Nature]) -> Nature:
         """Functions that look at the types themselves."""
         message, nature = _judge(node.name, given)
-        if message:
-            raise self.error(node, message)
-        return nature
+        if not message:
+            return nature
+        wrong: Node = node
+        if node.name == "get" and len(given) == 2:
+            wrong = node.arguments[0 if message.endswith("indexing") else 1]
+        raise self.error(wrong, message)
 
 
 def _signature(callee: Node, scope: Mapping[str, Any]) -> tuple[tuple[str, ...], str] | None:

@@ -11,7 +11,7 @@ from .builtins import FUNCTIONS, Function, in_order, total
 from .errors import FaultError, located
 from .operations import BINARY, MOST_MEMORY, UNARY, cut, fetch, to_bool, to_text
 from .tree import Node
-from .values import type_name
+from .values import AnyMap, type_name
 
 
 def run(node: Node, source: str, scope: Mapping[str, Any]) -> Any:
@@ -117,7 +117,8 @@ class _Evaluator:
 
     def mapping(self, node: tree.Mapping) -> dict[str, Any]:
         self.grow(len(node.pairs))
-        return {to_text(self.value(key)): self.value(value) for key, value in node.pairs}
+        found = [(to_text(self.value(key)), self.value(value)) for key, value in node.pairs]
+        return dict(reversed(found))  # of two with one key the first counts
 
     def let(self, node: tree.Let) -> Any:
         self.variables[node.name] = self.value(node.value)
@@ -204,8 +205,8 @@ def _found(loop: _Loop, ask: Ask, backwards: bool) -> Any:
     return None if at is None else loop.items[at]
 
 
-def _grouped(loop: _Loop, ask: Ask) -> dict[Any, list[Any]]:
-    groups: dict[Any, list[Any]] = {}
+def _grouped(loop: _Loop, ask: Ask) -> AnyMap:
+    groups = AnyMap()
     for at, item in enumerate(loop.items):
         key = ask(at)
         if isinstance(key, (list, dict)):

@@ -64,7 +64,7 @@ def _next(source: str, at: int) -> tuple[Token, int]:
         quoted = _QUOTED.match(source, at)
         if quoted is None:
             raise located("literal not terminated", source, _end_of_line(source, at))
-        return Token(STRING, _unescaped(quoted[2], source, quoted.end()), at), quoted.end()
+        return Token(STRING, _unescaped(quoted[2], source, at + 1), at), quoted.end()
     if source[at] == "`":
         raw = _RAW.match(source, at)
         if raw is None:
@@ -91,17 +91,20 @@ def _end_of_line(source: str, at: int) -> int:
     return len(source) if end < 0 else end
 
 
-def _unescaped(text: str, source: str, end: int) -> str:
+def _unescaped(text: str, source: str, start: int) -> str:
+    """`start`: where the text begins in the source."""
+    end = start + len(text)
+
     def escape(match: re.Match[str]) -> str:
         code = match[2] or match[3] or match[5] or match[7]
         if code or match[8]:
             value = int(code, 16) if code else int(match[8], 8)
             if value > _MOST_OF_UNICODE:
-                raise located("unable to unescape string", source, end - 1)
+                raise located("unable to unescape string", source, end)
             return chr(value)
         if match[9]:
             return _SHORT.get(match[9], match[9])
-        raise located("invalid char escape", source, end - 1)
+        raise located("invalid char escape", source, start + match.start() + 1)
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _ESCAPE.sub(escape, text) if "\\" in text else text

@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import FaultError
 from .regex import compiled
-from .values import is_number, text, type_name, wrapped
+from .values import AnyMap, is_number, text, type_name, wrapped
 
 MOST_MEMORY = 1_000_000  # items that one expression may make
 
@@ -144,6 +144,8 @@ def contains(item: Any, holder: Any) -> bool:
         return False
     if isinstance(holder, list):
         return any(equal(found, item) for found in holder)
+    if isinstance(holder, AnyMap):
+        return not isinstance(item, (list, dict)) and item in holder
     if isinstance(holder, Mapping):
         if item is None:
             return "" in holder
@@ -174,6 +176,8 @@ def _on_text(test: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
 
 def fetch(holder: Any, key: Any) -> Any:
     """`holder[key]`, `holder.key`. What a map doesn't have is nil."""
+    if isinstance(holder, AnyMap):
+        return None if isinstance(key, (list, dict)) else holder.get(key)
     if isinstance(holder, Mapping):
         if key is not None and not isinstance(key, str):
             raise FaultError(_no_key(key))

@@ -26,7 +26,7 @@ _RIGHT = ("**", "^")
 _CONSTANTS = {"true": True, "false": False, "nil": None}
 _BASES = {"0x": 16, "0b": 2, "0o": 8}
 _MOST = 2**63 - 1
-_MOST_NODES = 10_000
+_MOST_NODES = 100_000  # ten times what expr-lang allows, so that a task may wait for thousands
 _DEEPEST = 64  # Argo has no such limit, but a stack that grows
 
 
@@ -94,11 +94,14 @@ class _Parser:
 
     def expression(self, binding: int) -> Node:
         self.depth += 1
-        if self.depth > _DEEPEST:
-            raise self.error("too deeply nested")
+        self.check_depth(self.depth)
         node = self._expression(binding)
         self.depth -= 1
         return node
+
+    def check_depth(self, depth: int) -> None:
+        if depth > _DEEPEST:
+            raise self.error("too deeply nested")
 
     def _expression(self, binding: int) -> Node:
         if binding == 0 and self.sees(OPERATOR, "let"):
@@ -106,7 +109,7 @@ class _Parser:
         if binding == 0 and self.sees(OPERATOR, "if"):
             return self.conditional()
         left = self.operand()
-        before = ""
+        before, pipes = "", 0
         while self.token.kind == OPERATOR:
             negation = self.token if self.sees(OPERATOR, "not") else None
             operator = self.tokens[self.at + 1] if negation else self.token
@@ -116,6 +119,8 @@ class _Parser:
             if BINARY.get(operator.text, -1) < binding:
                 break
             self.at += 2 if negation else 1
+            pipes += operator.text == "|"
+            self.check_depth(self.depth + pipes)
             left = self.operation(left, operator, negation, before)
             before = operator.text
         return self.choice(left) if binding == 0 else left
@@ -300,8 +305,11 @@ class _Parser:
         return self.made(tree.Predicate(start.at, body))
 
     def postfix(self, node: Node) -> Node:
+        depth = self.depth
         while True:
             token = self.token
+            depth += 1
+            self.check_depth(depth)
             if self.takes(OPERATOR, ".", "?."):
                 optional = token.text == "?."
                 if optional and self.sees(BRACKET, "["):
@@ -320,7 +328,7 @@ class _Parser:
         key = self.made(tree.Literal(name.at, name.text))
         chained = isinstance(node, tree.Chain)
         holder = node.way if isinstance(node, tree.Chain) else node
-        found: Node = self.made(tree.Member(name.at, holder, key, optional))
+        found: Node = self.made(tree.Member(name.at, holder, key, optional, self.sees(BRACKET, "(")))
         if self.takes(BRACKET, "("):
             arguments = self.items(")", lambda: self.expression(0))
             found = self.made(tree.Call(name.at, found, arguments))

@@ -27,12 +27,24 @@ def compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(_translated(pattern), re.ASCII)
     except re.error as error:
-        raise FaultError(f"error parsing regexp: {error.msg}: `{pattern}`") from None
+        raise FaultError(f"error parsing regexp: {_said(error, pattern)}") from None
+
+
+def _said(error: re.error, pattern: str) -> str:
+    """Go's words for what is wrong with a pattern."""
+    at = error.pos or 0
+    known = {
+        "missing ), unterminated subpattern": f"missing closing ): `{pattern}`",
+        "unbalanced parenthesis": f"unexpected ): `{pattern}`",
+        "nothing to repeat": f"missing argument to repetition operator: `{pattern[at : at + 1]}`",
+        "multiple repeat": f"invalid nested repetition operator: `{pattern[at - 1 : at + 1]}`",
+    }
+    return known.get(error.msg, f"{error.msg}: `{pattern}`")
 
 
 def _translated(pattern: str) -> str:
     done: list[str] = []
-    at, in_class, lines = 0, False, False
+    at, begun, in_class, lines = 0, 0, False, False
     while at < len(pattern):
         if not in_class and pattern.startswith("(?", at):
             group = _GROUP.match(pattern, at)
@@ -45,13 +57,15 @@ def _translated(pattern: str) -> str:
             opening = re.compile(r"\[\^?\]?").match(pattern, at)
             assert opening is not None
             done.append(opening[0].replace("]", "\\]"))  # the first one is a member
-            at, in_class = opening.end(), True
+            begun, at, in_class = at, opening.end(), True
         else:
             piece = _PIECE.match(pattern, at)
             assert piece is not None
             at = piece.end()
             in_class = in_class and piece["plain"] != "]"
             done.append("$" if lines and not in_class and piece["plain"] == "$" else _piece(piece, in_class))
+    if in_class:
+        raise FaultError(f"error parsing regexp: missing closing ]: `{pattern[begun:]}`")
     return "".join(done)
 
 

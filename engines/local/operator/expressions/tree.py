@@ -54,11 +54,12 @@ class Choice(Node):
 
 @dataclass(slots=True)
 class Member(Node):
-    """`holder.key` and `holder[key]`; `optional`: `holder?.key`."""
+    """`holder.key` and `holder[key]`; `optional`: `holder?.key`; `called`: `holder.key()`."""
 
     holder: Node
     key: Node
     optional: bool
+    called: bool = False
 
 
 @dataclass(slots=True)

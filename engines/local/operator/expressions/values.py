@@ -12,7 +12,7 @@ from typing import Any
 from .errors import FaultError
 
 INTERFACE = "interface {}"
-LIST, MAP = "[]interface {}", "map[string]interface {}"
+LIST, MAP, ANY_MAP = "[]interface {}", "map[string]interface {}", "map[interface {}]interface {}"
 
 _NAMES = {bool: "bool", int: "int", float: "float64", str: "string", type(None): "<nil>", list: LIST}
 _KINDS = {bool: "bool", int: "int", float: "float64", str: "string", type(None): "invalid", list: "slice"}
@@ -21,8 +21,14 @@ _FLOAT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|i
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
+class AnyMap(dict[Any, Any]):
+    """A map whose keys may be anything."""
+
+
 def type_name(value: Any) -> str:
     """What `%T` prints."""
+    if isinstance(value, AnyMap):
+        return ANY_MAP
     return _NAMES.get(type(value)) or (MAP if isinstance(value, Mapping) else "func")
 
 
@@ -49,7 +55,7 @@ def text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return float_text(value, -4, 21)
+        return float_text(value, -4, 6)
     if isinstance(value, list):
         return f"[{' '.join(text(item) for item in value)}]"
     if isinstance(value, Mapping):
@@ -113,8 +119,8 @@ def _json(value: Any, indent: str, line: str, html: bool) -> str:
         items = [_json(item, indent, deeper, html) for item in value]
         return f"[{deeper}{f',{deeper}'.join(items)}{line}]" if items else "[]"
     if isinstance(value, Mapping):
-        if any(not isinstance(key, str) for key in value):
-            raise FaultError("json: unsupported type: map[interface {}]interface {}")
+        if isinstance(value, AnyMap):
+            raise FaultError(f"json: unsupported type: {ANY_MAP}")
         colon = ": " if indent else ":"
         keys = [(_json(key, indent, "", html), key) for key in sorted(value)]
         pairs = [f"{written}{colon}{_json(value[key], indent, deeper, html)}" for written, key in keys]

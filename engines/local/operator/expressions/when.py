@@ -69,9 +69,9 @@ _CHOOSING = "Value '%s' cannot be used with the ternary operator '%s', it is not
 _PREFIXING = "Value '%s' cannot be used with the prefix '%s'"
 
 _RANKS = {
-    "prefix": 3, "**": 4, "+": 5, "-": 5, "^": 6, "&": 6, "|": 6, ">>": 7, "<<": 7, "*": 8, "/": 8, "%": 8,
+    "**": 4, "+": 5, "-": 5, "^": 6, "&": 6, "|": 6, ">>": 7, "<<": 7, "*": 8, "/": 8, "%": 8,
     "==": 9, "!=": 9, ">": 9, ">=": 9, "<": 9, "<=": 9, "=~": 9, "!~": 9, "in": 9, "?": 10, ":": 10, "??": 10,
-    "&&": 11, "||": 12, ",": 13, "noop": 0,
+    "&&": 11, "||": 12, ",": 13, "noop": 0, "accessor": 2,
 }  # fmt: skip
 # From what binds least to what binds most; each level takes one operator and gives the rest to its own right.
 _LEVELS = (
@@ -91,11 +91,13 @@ class _Stage:
 
     @property
     def rank(self) -> int:
-        return _RANKS.get(self.symbol, 1)
+        return 3 if self.symbol.startswith("prefix") else _RANKS.get(self.symbol, 1)
 
     def value(self) -> Any:
         if self.symbol == "":
             return self.literal
+        if self.symbol == "accessor":
+            raise FaultError(f"No parameter '{self.literal[0]}' found.")
         left = self.left.value() if self.left is not None else None
         settled, value = _SHORT[self.symbol](left) if self.symbol in _SHORT else (False, None)
         if settled:
@@ -191,8 +193,6 @@ _SHORT: dict[str, Short] = {
 def _operate(symbol: str, left: Any, right: Any) -> Any:
     if symbol == "noop":
         return right
-    if symbol == "accessor":
-        raise FaultError("No parameters provided")
     if symbol == ",":
         return [*left, right] if isinstance(left, list) else [left, right]
     if symbol.startswith("prefix"):

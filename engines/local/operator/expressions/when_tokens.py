@@ -69,7 +69,7 @@ def checked(found: list[Token]) -> list[Token]:
             way = f"{_shown(before)} to {_shown(token)}"
             raise FaultError(f"Cannot transition token types from {way}")
         before = token
-    if before.kind not in _MAY_END and found:
+    if before.kind not in _MAY_END:
         raise FaultError("Unexpected end of expression")
     done = list(found)
     for at, (one, other) in enumerate(pairwise(found)):

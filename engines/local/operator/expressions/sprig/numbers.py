@@ -23,7 +23,8 @@ def to_int(value: Any) -> int:
     if is_number(value):
         return wrapped(int(value)) if math.isfinite(value) else -(2**63)
     if isinstance(value, str):
-        whole = re.sub(r"\.0*$", "", value)
+        decimal = re.fullmatch(r"([-+]?[0-9]*)\.[0-9]*", value)
+        whole = (decimal[1] if decimal[1].strip("+-") else "0") if decimal else value
         if _GO_INTEGER.fullmatch(whole):
             return _literal(whole)
     return 0

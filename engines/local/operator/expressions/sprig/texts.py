@@ -124,6 +124,18 @@ def _matches(pattern: str, value: str) -> bool:
         return False
 
 
+def _or_panic(call: Callable[..., Any]) -> Callable[..., Any]:
+    """As `call`, but a wrong pattern is told in other words."""
+
+    def checked(pattern: str, *rest: Any) -> Any:
+        try:
+            return call(pattern, *rest)
+        except FaultError as error:
+            raise FaultError(f"regexp: Compile(`{pattern}`): {error}") from None
+
+    return checked
+
+
 def _hash(name: str) -> Callable[[str], str]:
     return lambda value: hashlib.new(name, value.encode()).hexdigest()
 
@@ -148,21 +160,21 @@ def _ext(path: str) -> str:
 
 
 _TRIM_ALL = Function(lambda cut, value: value.strip(cut) if cut else value, TEXT, TEXT)
-_REGEXES: dict[str, Function] = {
-    "regexMatch": Function(_matches, TEXT, TEXT),
-    "regexFind": Function(_find, TEXT, TEXT),
-    "regexFindAll": Function(_find_all, TEXT, TEXT, INT),
-    "regexReplaceAll": Function(_replace_all, TEXT, TEXT, TEXT),
-    "regexReplaceAllLiteral": Function(lambda p, s, by: compiled(p).sub(lambda _: by, s), TEXT, TEXT, TEXT),
-    "regexSplit": Function(_regex_split, TEXT, TEXT, INT),
+_REGEXES: dict[str, tuple[Any, ...]] = {
+    "regexFind": (_find, TEXT, TEXT),
+    "regexFindAll": (_find_all, TEXT, TEXT, INT),
+    "regexReplaceAll": (_replace_all, TEXT, TEXT, TEXT),
+    "regexReplaceAllLiteral": (lambda p, s, by: compiled(p).sub(lambda _: by, s), TEXT, TEXT, TEXT),
+    "regexSplit": (_regex_split, TEXT, TEXT, INT),
 }
 _PATHS: dict[str, Callable[[str], Any]] = {
     "base": _base, "dir": _dir, "clean": _clean, "ext": _ext, "isAbs": lambda path: path.startswith("/"),
 }  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {
-    **_REGEXES,
-    **{f"must{name[0].upper()}{name[1:]}": function for name, function in _REGEXES.items()},
+    **{name: Function(_or_panic(call), *takes) for name, (call, *takes) in _REGEXES.items()},
+    **{f"must{name[0].upper()}{name[1:]}": Function(call, *takes) for name, (call, *takes) in _REGEXES.items()},
+    "regexMatch": Function(_matches, TEXT, TEXT),
     "mustRegexMatch": Function(lambda pattern, value: compiled(pattern).search(value) is not None, TEXT, TEXT),
     "regexQuoteMeta": Function(lambda value: re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", value), TEXT),
     **{name: Function(call, TEXT) for name, call in _PATHS.items()},
