@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "logs": "Print what the learners wrote.",
         "metrics": "Print a job's metrics.",
         "events": "Print what happened to a job.",
+        "graph": "Draw a Workflow, or a job with its states.",
     },
     "Afterwards": {
         "download": "Fetch results, code, model or checkpoint.",

@@ -23,18 +23,33 @@ SHORTEST = 12  # columns of a message worth showing
 def lines(rows: Sequence[Row], now: float, width: int | None) -> list[str]:
     """Aligned lines, headings first; no wider than `width` unless that is None."""
     cells = [(_step(row), *_facts(row.item, now)) for row in rows]
-    found = [HEADINGS, *cells]
-    widths = [max(text.width_of(line[column]) for line in found) for column in range(3)]
-    if width is not None and sum(widths) + 4 + SHORTEST > width:
-        widths[1] = 0  # the template's name is the least needed
+    marks = [(row.item.mark, row.item.phase) if row.item else None for row in rows]
+    return columns(HEADINGS, cells, marks, width)
+
+
+def columns(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    marks: Sequence[tuple[str, str] | None],
+    width: int | None,
+) -> list[str]:
+    """Aligned lines, headings first, the signs in the first column coloured by their phases.
+
+    Where `width` is too little, the second column goes first, then the last one is shortened, then the first.
+    """
+    found = [headings, *rows]
+    last = len(headings) - 1
+    widths = [max(text.width_of(line[column]) for line in found) for column in range(last)]
+    if width is not None and sum(widths) + 2 * last + SHORTEST > width:
+        widths[1] = 0
     room = None if width is None else width - sum(each + 2 for each in widths if each)
     drawn = []
-    for row, line in zip([None, *rows], found, strict=True):
-        step = line[0] if width is None else text.shortened(line[0], max(SHORTEST, width - 8))
-        parts = [_padded(_coloured(step, row), step, widths[0])]
-        parts += [_padded(line[column], line[column], widths[column]) for column in (1, 2) if widths[column]]
-        message = line[3] if room is None else text.shortened(line[3], room) if room >= 1 else ""
-        drawn.append("  ".join([*parts, message]).rstrip())
+    for mark, line in zip([None, *marks], found, strict=True):
+        first = line[0] if width is None else text.shortened(line[0], max(SHORTEST, width - 8))
+        parts = [_padded(_coloured(first, mark), first, widths[0])]
+        parts += [_padded(line[column], line[column], widths[column]) for column in range(1, last) if widths[column]]
+        words = line[last] if room is None else text.shortened(line[last], room) if room >= 1 else ""
+        drawn.append("  ".join([*parts, words]).rstrip())
     return drawn
 
 
@@ -56,11 +71,11 @@ def took(item: Item, now: float) -> str:
     return text.whole_duration((item.finished or now) - item.started)
 
 
-def _coloured(step: str, row: Row | None) -> str:
-    if row is None or row.item is None:
+def _coloured(step: str, mark: tuple[str, str] | None) -> str:
+    if mark is None or mark[0] not in step:
         return step
-    before, mark, after = step.partition(row.item.mark)
-    return f"{before}{click.style(mark, fg=COLOURS.get(row.item.phase))}{after}"
+    before, sign, after = step.partition(mark[0])
+    return f"{before}{click.style(sign, fg=COLOURS.get(mark[1]))}{after}"
 
 
 def _padded(shown: str, plain: str, width: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..workflows.errors import ManifestError, Problem, printable
@@ -39,6 +39,7 @@ class Finding:
 
     kind: str
     problem: Problem
+    malformed: bool = False  # not of the shape that Argo knows, so that nobody can make sense of it
 
 
 def findings(objects: Sequence[Object]) -> list[Finding]:
@@ -75,8 +76,11 @@ def of_workflow(workflow: Mapping[str, Any], source: Object, library: Library, *
     gone = list(library.missing(workflow))
     missing = [finding(UNRESOLVED, path, message) for path, message in gone]
     whole = _named(library.joined(workflow))
-    found = [finding(_kind(each), each.path, f"{dotted(each.path)}: {each.why}") for each in fields.findings(whole)]
-    if any(each.malformed for each in fields.findings(whole)):  # then nothing more can be said
+    found = [
+        replace(finding(_kind(each), each.path, f"{dotted(each.path)}: {each.why}"), malformed=each.malformed)
+        for each in fields.findings(whole)
+    ]
+    if any(each.malformed for each in found):  # then nothing more can be said
         return found
     if stored := library.stored(whole):
         whole["status"] = {"storedTemplates": stored}

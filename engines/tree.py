@@ -16,6 +16,7 @@ MARKS = {
     "Succeeded": "✔", "Failed": "✖", "Error": "⚠", "Running": "●", "Pending": "◷", "Skipped": "○", "Omitted": "○",
 }  # fmt: skip
 WAITING = "‖"  # a suspend template's node that nobody has resumed yet
+WAITING_TYPES = ("Suspend",)
 _GROUP = re.compile(r"\[(\d+)\](?:\.|$)")
 _ITEM = re.compile(r"\((\d+):")
 
@@ -44,7 +45,7 @@ class Item:
 
     @property
     def mark(self) -> str:
-        waits = self.kind == "Suspend" and self.phase in ("Running", "Pending")
+        waits = self.kind in WAITING_TYPES and self.phase in ("Running", "Pending")
         return WAITING if waits else MARKS.get(self.phase, "?")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from .errors import ManifestError, Problem, nearest, shown
 from .objects import Object, PathPart
+from .shapes import mapping, mappings
 
 WORKFLOW, CRON_WORKFLOW = "Workflow", "CronWorkflow"
 TEMPLATES = ("WorkflowTemplate", "ClusterWorkflowTemplate")
@@ -155,15 +156,15 @@ def with_parameters(workflow: Mapping[str, Any], given: Mapping[str, str], entry
     A parameter must be one of the Workflow's arguments, an input of its entrypoint, or be referred to: a value that
     nobody reads is a slip of the pen. What is malformed stays as it is: it is for others to say so.
     """
-    spec = _mapping(workflow.get("spec"))
+    spec = mapping(workflow.get("spec"))
     if entrypoint is not None:
-        names = [str(template.get("name")) for template in _mappings(spec.get("templates"))]
+        names = [str(template.get("name")) for template in mappings(spec.get("templates"))]
         if entrypoint not in names:
             raise ValueError(f"--entrypoint {entrypoint}: the Workflow has no such template{_meant(entrypoint, names)}")
         spec["entrypoint"] = entrypoint
     if given:
-        arguments = _mapping(spec.get("arguments"))
-        declared = _mappings(arguments.get("parameters"))
+        arguments = mapping(spec.get("arguments"))
+        declared = mappings(arguments.get("parameters"))
         names = [str(parameter.get("name")) for parameter in declared]
         known = list(dict.fromkeys([*names, *_read_elsewhere(spec)]))
         for name in given:
@@ -175,14 +176,6 @@ def with_parameters(workflow: Mapping[str, Any], given: Mapping[str, str], entry
     return {**workflow, "spec": spec} if entrypoint is not None or given else dict(workflow)
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, dict) else {}
-
-
-def _mappings(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _valued(parameter: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
     if parameter.get("name") not in given:
         return dict(parameter)
@@ -192,9 +185,9 @@ def _valued(parameter: Mapping[str, Any], given: Mapping[str, str]) -> dict[str,
 def _read_elsewhere(spec: Mapping[str, Any]) -> list[str]:
     """Parameters that are no arguments of the Workflow but inputs of its entrypoint, or are referred to."""
     names: list[str] = []
-    for template in _mappings(spec.get("templates")):
+    for template in mappings(spec.get("templates")):
         if template.get("name") == spec.get("entrypoint"):
-            inputs = _mappings(_mapping(template.get("inputs")).get("parameters"))
+            inputs = mappings(mapping(template.get("inputs")).get("parameters"))
             names += [str(each.get("name")) for each in inputs]
     return names + sorted(set(_REFERENCE.findall(json.dumps(spec, default=str))))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .objects import PathPart
+from .shapes import mapping, mappings
 
 CLUSTER_KIND = "ClusterWorkflowTemplate"
 Path = tuple[PathPart, ...]
@@ -18,8 +19,8 @@ class Library:
     def __init__(self, objects: Sequence[Mapping[str, Any]] = ()) -> None:
         self._specs: dict[tuple[bool, str], Spec] = {}
         for each in objects:
-            name = str(_mapping(each.get("metadata")).get("name") or "")
-            self._specs[each.get("kind") == CLUSTER_KIND, name] = _mapping(each.get("spec"))
+            name = str(mapping(each.get("metadata")).get("name") or "")
+            self._specs[each.get("kind") == CLUSTER_KIND, name] = mapping(each.get("spec"))
 
     def spec(self, reference: Mapping[str, Any]) -> Spec | None:
         """The spec that `{name, clusterScope}` refers to, if it is there."""
@@ -28,12 +29,12 @@ class Library:
     def template(self, reference: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The template that a `templateRef` refers to, if it is there."""
         spec = self.spec(reference) or {}
-        return next((t for t in _mappings(spec.get("templates")) if t.get("name") == reference.get("template")), None)
+        return next((t for t in mappings(spec.get("templates")) if t.get("name") == reference.get("template")), None)
 
     def stored(self, workflow: Mapping[str, Any]) -> dict[str, Any]:
         """`status.storedTemplates`: all templates of what the Workflow refers to, and of what that refers to."""
         found: dict[str, Any] = {}
-        wanted = [reference for _, reference in references(_mapping(workflow.get("spec")))]
+        wanted = [reference for _, reference in references(mapping(workflow.get("spec")))]
         done: set[tuple[bool, str]] = set()
         while wanted:
             reference = wanted.pop()
@@ -43,14 +44,14 @@ class Library:
                 continue
             done.add(key)
             kind = "cluster" if key[0] else "namespaced"
-            found |= {f"{kind}/{key[1]}/{t['name']}": t for t in _mappings(spec.get("templates")) if t.get("name")}
+            found |= {f"{kind}/{key[1]}/{t['name']}": t for t in mappings(spec.get("templates")) if t.get("name")}
             wanted += [inner for _, inner in references(spec)]
         return found
 
     def joined(self, workflow: Mapping[str, Any]) -> dict[str, Any]:
         """A Workflow whose `workflowTemplateRef` is there, as if it had that spec written out: its own comes first."""
-        own = {key: value for key, value in _mapping(workflow.get("spec")).items() if value not in (None, "", [], {})}
-        theirs = self.spec(_mapping(own.get("workflowTemplateRef")))
+        own = {key: value for key, value in mapping(workflow.get("spec")).items() if value not in (None, "", [], {})}
+        theirs = self.spec(mapping(own.get("workflowTemplateRef")))
         if not own.get("workflowTemplateRef") or theirs is None:
             return dict(workflow)
         spec = {**theirs, **own}
@@ -58,20 +59,20 @@ class Library:
         for key in ("templates", "volumes", "volumeClaimTemplates"):
             if own.get(key) and theirs.get(key):
                 spec[key] = _merged(own[key], theirs[key])
-        arguments, given = _mapping(theirs.get("arguments")), _mapping(own.get("arguments"))
+        arguments, given = mapping(theirs.get("arguments")), mapping(own.get("arguments"))
         if arguments and given:
             spec["arguments"] = {
                 key: _merged(given.get(key) or [], arguments.get(key) or []) for key in {**arguments, **given}
             }
         for key in ("hooks", "workflowMetadata"):
             if own.get(key) and theirs.get(key):
-                spec[key] = {**_mapping(theirs[key]), **_mapping(own[key])}
+                spec[key] = {**mapping(theirs[key]), **mapping(own[key])}
         return {**workflow, "spec": spec}
 
     def missing(self, workflow: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         """References of the Workflow that lead nowhere: path and message."""
-        spec = _mapping(workflow.get("spec"))
-        reference = _mapping(spec.get("workflowTemplateRef"))
+        spec = mapping(workflow.get("spec"))
+        reference = mapping(spec.get("workflowTemplateRef"))
         if reference and self.spec(reference) is None:
             yield ("spec", "workflowTemplateRef"), _unknown(reference)
         for path, inner in references(spec):
@@ -101,13 +102,5 @@ def references(value: Any, path: Path = ()) -> Iterator[tuple[Path, Mapping[str,
 
 def _merged(own: Any, theirs: Any) -> list[Any]:
     """Lists of named items: each name once."""
-    names = {_mapping(item).get("name") or _mapping(_mapping(item).get("metadata")).get("name") for item in own}
-    return [*own, *(item for item in _mappings(theirs) if item.get("name") not in names)]
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    names = {mapping(item).get("name") or mapping(mapping(item).get("metadata")).get("name") for item in own}
+    return [*own, *(item for item in mappings(theirs) if item.get("name") not in names)]

@@ -11,6 +11,7 @@ from ffdl.cli.app import SECTIONS, VERBS
 WANTED = ["init", "lint", "compile", "train", "list", "show", "status", "logs", "metrics", "events", "halt", "resume"]
 WANTED += [
     "run",
+    "graph",
     "stop",
     "resubmit",
     "delete",
