@@ -53,8 +53,11 @@ def test_what_the_controller_refuses_is_found_with_its_line(shell, old, new, lin
 
 def test_what_only_this_engine_refuses_is_a_class_of_its_own(shell):
     """The same file may be meant for a cluster: `--cluster` asks for what Argo minds."""
-    text = WORKFLOW.replace("  entrypoint: main", "  artifactGC: {strategy: Never}\n  entrypoint: main")
-    assert lint(shell, text) == [(5, "unsupported", "spec.artifactGC: not executed by the embedded engine")]
+    locks = "  synchronization: {mutexes: [{name: x}]}\n  entrypoint: main"
+    text = WORKFLOW.replace("  entrypoint: main", locks)
+    ((line, kind, said),) = lint(shell, text)
+    assert (line, kind) == (5, "unsupported")
+    assert said.startswith("spec.synchronization: not executed by the embedded engine")
     assert lint(shell, text, "--cluster", code=0) == []
 
 
