@@ -33,13 +33,15 @@ def columns(
     marks: Sequence[tuple[str, str] | None],
     width: int | None,
 ) -> list[str]:
-    """Aligned lines, headings first, the signs in the first column coloured by their phases.
+    """Aligned lines, headings first, the signs in the first column coloured by their phases; a line without one stands
+    by itself.
 
     Where `width` is too little, the second column goes first, then the last one is shortened, then the first.
     """
     found = [headings, *rows]
     last = len(headings) - 1
-    widths = [max(text.width_of(line[column]) for line in found) for column in range(last)]
+    aligned = [headings, *(row for row, mark in zip(rows, marks, strict=True) if mark is not None)]
+    widths = [max(text.width_of(line[column]) for line in aligned) for column in range(last)]
     if width is not None and sum(widths) + 2 * last + SHORTEST > width:
         widths[1] = 0
     room = None if width is None else width - sum(each + 2 for each in widths if each)

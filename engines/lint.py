@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..workflows.errors import ManifestError, Problem, printable
+from ..workflows.errors import ManifestError, Problem, printable, shown
 from ..workflows.objects import Object
 from ..workflows.submission import (
     CONFIG_MAP,
@@ -28,6 +28,7 @@ from .local.operator.validate import mistakes
 from .local.plain import MOST_OF_A_PREFIX
 
 INVALID, UNRESOLVED, UNSUPPORTED, NO_EFFECT = "invalid", "unresolved", "unsupported", "no-effect"
+NO_TEXT = "should be text"
 _NOTHING = "nothing-begins-here"
 
 
@@ -77,7 +78,7 @@ def of_workflow(workflow: Mapping[str, Any], source: Object, library: Library, *
     missing = [finding(UNRESOLVED, path, message) for path, message in gone]
     whole = _named(library.joined(workflow))
     found = [
-        replace(finding(_kind(each), each.path, f"{dotted(each.path)}: {each.why}"), malformed=each.malformed)
+        replace(finding(_kind(each), each.path, _words(each, source)), malformed=each.malformed)
         for each in fields.findings(whole)
     ]
     if any(each.malformed for each in found):  # then nothing more can be said
@@ -90,6 +91,15 @@ def of_workflow(workflow: Mapping[str, Any], source: Object, library: Library, *
         if problem.path not in [path for path, _ in gone]
     ]
     return found + missing + wrong
+
+
+def _words(found: fields.Finding, source: Object) -> str:
+    """What is wrong with a field; of a word that YAML takes for something else, what to do."""
+    said = f"{dotted(found.path)}: {found.why}"
+    written = (
+        source.written(*path_in(source, found.path)) if found.malformed and found.why == "should be text" else None
+    )
+    return said if written is None else f"{said}; put {shown(written)} in quotes"
 
 
 def _kind(found: fields.Finding) -> str:

@@ -88,6 +88,16 @@ class Object:
             line, node = found
         return int(line) + 1
 
+    def written(self, *path: PathPart) -> str | None:
+        """The scalar that `path` leads to as it is written in the file; None for anything else."""
+        node: yaml.Node = self._node
+        for part in path:
+            found = _step(node, part)
+            if found is None:
+                return None
+            node = found[1]
+        return str(node.value) if isinstance(node, yaml.ScalarNode) else None
+
     def problem(self, message: str, *path: PathPart) -> Problem:
         return Problem(self.file, self.line(*path), message)
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .records import Objects
 
 HALT_LOOK = 1.0
+PAUSE, MOST_PAUSE = 4.0, 2.0  # after a look at a Workflow, in times of what it took; seconds
 
 
 class LocalEngine:
@@ -211,17 +212,22 @@ class LocalEngine:
             watcher.close()
 
     def watch_workflow(self, job_id: str) -> Iterator[dict[str, Any]]:
-        """The whole Workflow object, at first and at each change, until the job is terminal or halted."""
+        """The whole Workflow object, at first and at its changes, until the job is terminal or halted.
+
+        Of a large one, not every change: to watch it may take a fifth of a CPU.
+        """
         job = self._home.job(job_id)
         watcher = Watcher()
         watcher.watch(job.control)
         try:
             while True:
+                began = time.monotonic()
                 workflow = job.workflow()
                 yield workflow
                 status = job_status(workflow)
                 if status.terminal or status.state == HALTED:
                     return
+                time.sleep(min(MOST_PAUSE, PAUSE * (time.monotonic() - began)))
                 while not watcher.wait(HALT_LOOK):
                     revive(self._home)
         finally:

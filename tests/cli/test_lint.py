@@ -42,6 +42,7 @@ def test_a_sound_workflow_passes(shell):
         ("{name: b,", "{name: a,", 11, "duplicated nodeName a"),
         ("hello]", "'{{inputs.parameters.x}}']", 13, "failed to resolve {{inputs.parameters.x}}"),
         ("entrypoint: main", "entrypont: main", 5, "unknown field; did you mean entrypoint?"),
+        ("{name: b,", "{name: n,", 11, "should be text; put 'n' in quotes"),
         ("entrypoint: main", "entrypoint: main\n  hooks: 3", 6, "spec.hooks"),
     ],
 )
