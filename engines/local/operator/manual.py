@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from .expressions import supported
 from .fields import WORKFLOW
 from .fields.table import Each, Kind, Named, OneOf, Patch, Table
 
@@ -17,6 +18,7 @@ def render(page: str) -> str:
         "executed": _rows(("object", "fields"), _executed(tables)),
         "without effect": _rows(("object", "fields", "why"), _grouped((t.title, t.without_effect) for t in tables)),
         "refused": _rows(("object", "fields", "instead"), _grouped((t.title, t.refused) for t in tables)),
+        "functions": _rows(("where", "names"), _functions()),
     }
     for name, made in lists.items():
         before, begin, rest = page.partition(f"<!-- {name} -->\n")
@@ -57,6 +59,18 @@ def _grouped(lists: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[tuple[s
     for title, fields in lists:
         for said in dict.fromkeys(fields.values()):
             yield title, ", ".join(f"`{name}`" for name, why in fields.items() if why == said), said
+
+
+def _functions() -> Iterator[tuple[str, ...]]:
+    for where, names in (
+        ("operators", supported.OPERATORS),
+        ("functions of the language", supported.BUILTINS),
+        ("functions of Argo's", supported.OF_ARGO),
+        ("`sprig.`", supported.of_sprig()),
+        ("operators of `when`", supported.WHEN_OPERATORS),
+    ):
+        shown = (name.replace("|", "\\|") for name in dict.fromkeys(names))
+        yield where, " ".join(f"`{name}`" for name in shown)
 
 
 def _rows(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

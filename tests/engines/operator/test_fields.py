@@ -55,6 +55,26 @@ def test_refused_by_name(make: Any, machine: Any, path: str, value: Any, named: 
     assert run.started == []
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("templates/1/container/args", ["{{=1}} {{=sprig.now()}}"], "spec.templates[1].container.args[0]: sprig.now"),
+        ("templates/1/container/args", ["{{=now()}}"], "container.args[0]: now"),
+        ("templates/1/container/args", ["{{=date('2024-01-01') > 1}}"], "container.args[0]: date"),
+        ("templates/1/container/args", ["{{=map([1], sprig.uuidv4())}}"], "container.args[0]: sprig.uuidv4"),
+        ("templates/1/container/args", ["{{=foo(1)}}"], "container.args[0]: foo"),
+        ("templates/1/container/args", ["{{=jsonpath('[]', '$[?(@.a)]')}}"], "args[0]: jsonpath with a filter"),
+        ("templates/1/retryStrategy/expression", "sprig.randInt(1, 5) > 2", "retryStrategy.expression: sprig.randInt"),
+        ("hooks", {"a": {"template": "download", "expression": "duration('1s') > 0"}}, "hooks.a.expression: duration"),
+    ],
+)
+def test_functions_are_refused_by_name(make: Any, path: str, value: Any, named: str) -> None:
+    """A function that nobody here can run is told before anything runs, not when a step gets to it."""
+    problems = unsupported(_put(make.job(), path, value))
+    assert len(problems) == 1
+    assert problems[0].endswith(f"{named}: not executed by the embedded engine")
+
+
 def test_without_effect_is_said_with_the_reason(make: Any) -> None:
     """`ffdl lint` can tell a user that a toleration does nothing on one machine."""
     workflow = make.job(podGC={"strategy": "OnPodCompletion"}, tolerations=[{"key": "x"}])

@@ -31,7 +31,7 @@ def put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     *holders, last = path.split("/")
     place: Any = workflow["spec"]
     for holder in holders:
-        place = place[int(holder)] if holder.isdigit() else place[holder]
+        place = place[int(holder)] if holder.isdigit() else place.setdefault(holder, {})
     place[int(last) if last.isdigit() else last] = value
     return workflow
 
@@ -45,6 +45,12 @@ def put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("templates/1/container/volumeMounts", [{"name": "v", "mountPath": "/v"}], "volume 'v' not found"),
         ("templates/1/retryStrategy/expression", "asInt(lastRetry.code) == 1", "unknown name lastRetry.code"),
         ("templates/1/retryStrategy/expression", "asInt(", "unexpected token EOF"),
+        ("templates/1/retryStrategy/expression", "retries > 1", "mismatched types string and int"),
+        ("templates/1/container/args", ["{{=1 +}}"], "failed to evaluate expression: unexpected token EOF"),
+        ("templates/0/dag/tasks/0/when", "a ==", "Invalid 'when' expression 'a ==': Unexpected end of expression"),
+        ("templates/0/dag/tasks/0/hooks", {"x": {"template": "download", "expression": "(1"}}, "unexpected token EOF"),
+        ("hooks", {"x": {"template": "download", "expression": "1 1"}}, "unexpected token Number"),
+        ("templates/0/dag/tasks/3/depends", "download.Failed + download.Failed", "+ (mismatched types"),
         ("templates/1/retryStrategy/limit", "many", "'many' cannot be resolved to an int"),
         ("templates/1/retryStrategy/backoff/duration", "soon", "unable to parse soon as a duration"),
         ("templates/1/retryStrategy/backoff/factor", "x", "cannot be resolved to an int"),

@@ -263,9 +263,10 @@ def in_order(items: list[Any], values: list[Any], order: str, said: str) -> list
     return [items[at] for at in found]
 
 
-def _sort(value: Any, order: str = "asc") -> list[Any]:
+def _sort(value: Any, order: str = "asc") -> list[Any] | None:
     items = value if isinstance(value, list) else []
-    return in_order(items, items, order, f"invalid order {order}, expected asc or desc")
+    found = in_order(items, items, order, f"invalid order {order}, expected asc or desc")
+    return found if isinstance(value, list) else None
 
 
 def total(values: list[Any]) -> Any:

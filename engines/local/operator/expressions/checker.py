@@ -9,7 +9,7 @@ from typing import Any
 from . import natures, tree
 from .builtins import FUNCTIONS
 from .errors import ExpressionError, FaultError, located
-from .natures import ANY_MAP, BOOL, FLOAT, INT, TEXT, UNKNOWN, Nature, list_of, of_type
+from .natures import ANY_LIST, ANY_MAP, ANYTHING, BOOL, FLOAT, INT, TEXT, UNKNOWN, Nature, list_of, of_type
 from .regex import compiled
 from .tree import Node
 
@@ -61,7 +61,7 @@ class _Checker:
             raise self.error(node, "cannot use pointer accessor outside predicate")
         holder, names = self.predicates[-1]
         if not node.name:
-            return holder.item or UNKNOWN
+            return holder.held
         if node.name not in names:
             raise self.error(node, f"unknown pointer #{node.name}")
         return names[node.name]
@@ -107,7 +107,7 @@ class _Checker:
             if left.known and left != TEXT:
                 raise self.error(node, f"cannot use {left.says} as type string in map key")
         elif right.list:
-            item = right.item or UNKNOWN
+            item = right.held
             if not natures.comparable(left, item):
                 raise self.error(node, f"cannot use {left.says} as type {item.says} in array")
         elif right.known and (left.known or right != TEXT):
@@ -147,11 +147,11 @@ class _Checker:
         if holder.map:
             if key.known and key != TEXT and "map[string]" in holder.go:
                 raise self.error(node.key, f"cannot use {key.says} to get an element from {holder.says}")
-            return UNKNOWN
+            return holder.held
         if holder.list:
             if key.known and key != INT:
                 raise self.error(node.key, f"array elements can only be selected using an integer (got {key.says})")
-            return holder.item or UNKNOWN
+            return holder.held
         if name is not None and name in (holder.fields or {}):
             return (holder.fields or {})[name]
         if name is not None:
@@ -174,7 +174,7 @@ class _Checker:
     def array(self, node: tree.Array) -> Nature:
         items = [self.visit(item) for item in node.items]
         alike = all(_kind(a) == _kind(b) for a, b in pairwise(items))
-        return list_of(items[-1] if items else UNKNOWN) if alike else list_of(UNKNOWN)
+        return list_of(items[-1] if items else UNKNOWN) if alike else ANY_LIST
 
     def mapping(self, node: tree.Mapping) -> Nature:
         for key, value in node.pairs:
@@ -331,7 +331,7 @@ _PREDICATED = frozenset((*_TESTS, "map", "sum", "groupBy", "sortBy", "reduce"))
 
 
 def _predicated(name: str, holder: Nature, out: Nature, arguments: int) -> Nature:
-    item = holder.item or UNKNOWN
+    item = holder.held if holder.known else UNKNOWN
     if name in ("all", "none", "any", "one"):
         return BOOL
     if name in ("count", "findIndex", "findLastIndex"):
@@ -371,7 +371,7 @@ def _judge(name: str, given: list[Nature]) -> tuple[str, Nature]:
     if name in _MAPS:
         extra = " to pairs" if name == "toPairs" else ""
         wrong = first.known and not first.map
-        return f"{_MAPS[name]} {first.printed}{extra}" if wrong else "", list_of(UNKNOWN)
+        return f"{_MAPS[name]} {first.printed}{extra}" if wrong else "", ANY_LIST
     fits, nature = _OF_ONE[name]
     if first.known and not (first.go in fits or (name == "len" and (first.list or first.map))):
         return f"invalid argument for {name} (type {first.printed})", UNKNOWN
@@ -394,7 +394,7 @@ def _aggregate(name: str, given: list[Nature]) -> tuple[str, Nature]:
         return f"not enough arguments to call {name}", UNKNOWN
     for nature in given:
         if not nature.known or nature.list:
-            return "", UNKNOWN
+            return "", ANYTHING
         if not nature.number:
             return f"invalid argument for {name} (type {nature.printed})", UNKNOWN
     return "", given[0]
@@ -405,10 +405,10 @@ def _getting(holder: Nature, key: Nature) -> tuple[str, Nature]:
         return "", UNKNOWN
     if holder.list:
         wrong = key.known and key != INT
-        return f"non-integer slice index {key.says}" if wrong else "", holder.item or UNKNOWN
+        return f"non-integer slice index {key.says}" if wrong else "", holder.held
     if holder.map:
         wrong = key.known and key != TEXT and "map[string]" in holder.go
-        return f"cannot use {key.says} to get an element from {holder.says}" if wrong else "", UNKNOWN
+        return f"cannot use {key.says} to get an element from {holder.says}" if wrong else "", holder.held
     return f"type {holder.says} does not support indexing", UNKNOWN
 
 
@@ -417,8 +417,8 @@ def _of_lists(name: str, given: list[Nature]) -> tuple[str, Nature]:
         count = given[1]
         return (f"cannot take {count.printed} elements" if count.known and count != INT else ""), of_type(given[0].go)
     if name in ("first", "last"):
-        return "", of_type(given[0].go).item or UNKNOWN
-    return "", Nature("map[interface {}]interface {}") if name == "fromPairs" else list_of(UNKNOWN)
+        return "", of_type(given[0].go).held
+    return "", Nature("map[interface {}]interface {}") if name == "fromPairs" else ANY_LIST
 
 
 _VISITS: dict[type[Node], Callable[..., Nature]] = {

@@ -28,6 +28,11 @@ class Nature(NamedTuple):
         return self.go in ("int", "float64")
 
     @property
+    def held(self) -> Nature:
+        """What is in a list or a map."""
+        return self.item or ANYTHING
+
+    @property
     def list(self) -> bool:
         return self.go.startswith("[]")
 
@@ -46,8 +51,9 @@ class Nature(NamedTuple):
 
 
 UNKNOWN = Nature()
+ANYTHING = Nature(INTERFACE)  # as little known, but printed otherwise
 NIL, BOOL, INT, FLOAT, TEXT = (Nature(go) for go in ("nil", "bool", "int", "float64", "string"))
-ANY_MAP = Nature(MAP)
+ANY_MAP, ANY_LIST = Nature(MAP), Nature(LIST)
 
 
 def list_of(item: Nature) -> Nature:
@@ -56,9 +62,7 @@ def list_of(item: Nature) -> Nature:
 
 def of_type(go: str) -> Nature:
     """The nature of a declared Go type."""
-    if go == INTERFACE:
-        return UNKNOWN
-    items = {LIST: UNKNOWN, "[]string": TEXT, "[]int": INT, "[]float64": FLOAT}
+    items = {"[]string": TEXT, "[]int": INT, "[]float64": FLOAT}
     return Nature(go, items.get(go))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from . import builtins, parser, tree, when
@@ -30,8 +31,15 @@ def not_executed(node: Node) -> Iterator[str]:
                 yield "sprig[…]"
             elif str(part.key.value) not in ADDED["sprig"]:
                 yield f"sprig.{part.key.value}"
-        elif isinstance(part, tree.Call) and isinstance(part.callee, tree.Name) and part.callee.name not in ADDED:
-            yield part.callee.name
+        elif isinstance(part, tree.Call) and isinstance(part.callee, tree.Name):
+            if part.callee.name not in ADDED:
+                yield part.callee.name
+            elif part.callee.name == "jsonpath" and len(part.arguments) == 2 and _filters(part.arguments[1]):
+                yield "jsonpath with a filter"
+
+
+def _filters(path: Node) -> bool:
+    return isinstance(path, tree.Literal) and re.search(r"\[\??\(", str(path.value)) is not None
 
 
 def identifiers(node: Node) -> list[str]:

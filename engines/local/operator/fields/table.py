@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ..patches import PatchError, parse_patch
 from ..paths import Path
+from .functions import refused_in, refused_in_tags
 
 REFUSED = "not executed by the embedded engine"
 UNKNOWN = "unknown field"
@@ -39,6 +40,17 @@ class Scalar(Kind):
     def look(self, value: Any, path: Path) -> Iterator[Finding]:
         if not isinstance(value, self.types) or (isinstance(value, bool) and bool not in self.types):
             yield _malformed(path, self.says)
+        elif isinstance(value, str):
+            yield from (Finding(path, f"{name}: {REFUSED}") for name in refused_in_tags(value))
+
+
+class Expression(Kind):
+    """Text that is an expression from end to end."""
+
+    def look(self, value: Any, path: Path) -> Iterator[Finding]:
+        yield from TEXT.look(value, path)
+        if isinstance(value, str):
+            yield from (Finding(path, f"{name}: {REFUSED}") for name in refused_in(value))
 
 
 class OneOf(Kind):
@@ -159,6 +171,7 @@ FLAG = Scalar("true or false", bool)
 WHOLE = Scalar("a whole number", int)
 WHOLE_OR_TEXT = Scalar("a whole number or text", int, str)
 VALUE = Scalar("text, a number, true or false", str, int, float, bool)
+EXPRESSION = Expression()
 TEXTS = Each(TEXT)
 LABELS = Named(TEXT)
 

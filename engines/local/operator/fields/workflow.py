@@ -17,6 +17,7 @@ from .pods import (
 from .reasons import ARGO, CLUSTER, IMAGES, NETWORK, PLACING, PODS, TIDYING, USERS
 from .table import (
     ANY,
+    EXPRESSION,
     FLAG,
     LABELS,
     TEXT,
@@ -39,7 +40,7 @@ RETRY = Table(
     {
         "limit": WHOLE_OR_TEXT,
         "retryPolicy": OneOf("Always", "OnFailure", "OnError", "OnTransientError"),
-        "expression": TEXT,
+        "expression": EXPRESSION,
         "backoff": Table("backoff", {**texts("duration", "maxDuration", "cap"), "factor": WHOLE_OR_TEXT}),
     },
     {"affinity": PLACING},
@@ -66,7 +67,8 @@ _S3 = Table(
 _ARTIFACT = Table(
     "artifacts",
     {
-        **texts("name", "path", "from", "fromExpression", "subPath", "globalName"),
+        **texts("name", "path", "from", "subPath", "globalName"),
+        "fromExpression": EXPRESSION,
         "archive": _ARCHIVE,
         "mode": WHOLE,
         "recurseMode": FLAG,
@@ -124,7 +126,8 @@ OUTPUTS = Table(
                     "valueFrom": Table(
                         "outputs: parameters: valueFrom",
                         {
-                            **texts("path", "parameter", "expression"),
+                            **texts("path", "parameter"),
+                            "expression": EXPRESSION,
                             "default": VALUE,
                             "supplied": Table("supplied", {}),
                         },
@@ -144,7 +147,7 @@ _REFERENCE: dict[str, Kind] = {
     "arguments": ARGUMENTS,
     "templateRef": Table("templateRef", {**texts("name", "template"), "clusterScope": FLAG}),
 }
-_HOOKS = {"hooks": Named(Table("hooks", {**_REFERENCE, "expression": TEXT})), "onExit": TEXT}
+_HOOKS = {"hooks": Named(Table("hooks", {**_REFERENCE, "expression": EXPRESSION})), "onExit": TEXT}
 
 _CALL: dict[str, Kind] = {
     **_REFERENCE,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..expressions import ExpressionError, evaluate_when
 from ..paths import Path
+from .conditions import unreadable
 from .problem import Problem, Template, artifacts, parameters
 from .references import ANY_ARTIFACT, ANY_ITEM, ANY_PARAMETER, Scope, is_reference
 
@@ -56,6 +58,16 @@ def aggregates(call: Call) -> bool:
     return bool(call.get("withItems") or call.get("withParam"))
 
 
+def condition(call: Call, where: str, path: Path) -> Iterator[Problem]:
+    """A `when` that nothing will change before it is looked at."""
+    when = call.get("when") or ""
+    if "{{" not in when:
+        try:
+            evaluate_when(when)
+        except ExpressionError as error:
+            yield Problem((*path, "when"), f"{where}.when: {error}", ours=True)
+
+
 def has_exit_hook(call: Call) -> bool:
     return bool(call.get("onExit")) or "exit" in (call.get("hooks") or {})
 
@@ -64,6 +76,9 @@ def hooks(holder: Mapping[str, Any], where: str, path: Path) -> Iterator[Problem
     for name, hook in (holder.get("hooks") or {}).items():
         if name != "exit" and not hook.get("expression"):
             yield Problem((*path, "hooks", name), f"{where}.{name} Expression required")
+        if hook.get("expression"):
+            place = (*path, "hooks", name, "expression")
+            yield from unreadable(hook["expression"], f"{where}.hooks.{name}.expression", place)
 
 
 def output_names(walk: Walk, template: Template | None, prefix: str, scope: Scope, *, loop: bool) -> set[str]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..depends import OF_ITEMS, RESULTS, CycleError, Graph, items_results
+from ..expressions import Fields
 from ..loops import loops
 from ..paths import Path
 from .arguments import arguments
-from .calls import aggregates, given, items, only_of_leaves, output_names, own_inputs
+from .calls import aggregates, condition, given, hooks, items, only_of_leaves, output_names, own_inputs
 from .conditions import unreadable
 from .problem import Problem, Template, artifacts, named, parameters
 from .references import Scope, is_reference, unresolved
@@ -115,7 +116,14 @@ class _Dag:
                 # both names are the other task's, as Argo has it
                 yield Problem((*place, "depends"), f"{self.where}.tasks.{other} dependency '{other}' {_NO_ITEMS}")
         if self.graph.logic[name]:
-            yield from unreadable(self.graph.logic[name].replace("-", "_"), f"{where}.depends", (*place, "depends"))
+            results = Fields(dict.fromkeys(RESULTS, False))
+            known = {other.replace("-", "_"): results for other in self.graph.waits_for[name]}
+            logic = self.graph.logic[name].replace("-", "_")
+            yield from unreadable(logic, f"{where}.depends", (*place, "depends"), known)
+        yield from condition(task, where, place)
+        for found in hooks(task, where, place):
+            if found.ours:  # Argo asks of steps alone that each has an expression
+                yield found
         if name == "onExit":
             said = "'onExit' is the name of the exit handler's node; the embedded engine needs another name"
             yield Problem((*place, "name"), f"{where}: {said}", ours=True, only_here=True)

@@ -7,6 +7,7 @@ from posixpath import normpath
 from typing import Any
 
 from ..paths import Path
+from .conditions import unreadable
 from .problem import PARAMETER, Problem, Template, artifacts, named, parameters, wrong_name
 from .references import Scope, is_reference, unresolved
 
@@ -25,9 +26,14 @@ def check(template: Template, kind: str, path: Path, scope: Scope) -> Iterator[P
     for index, artifact in enumerate(files):
         at = (*path, "artifacts", index)
         yield from artifact_path(template, kind, "outputs", artifact, at)
-        yield from _global(artifact, f"{where}.outputs.artifacts.{artifact.get('name', '')}", at)
+        name = f"{where}.outputs.artifacts.{artifact.get('name', '')}"
+        if expression := artifact.get("fromExpression"):
+            yield from unreadable(expression, f"{name}.fromExpression", (*at, "fromExpression"))
+        yield from _global(artifact, name, at)
     for index, output in enumerate(given):
         at, name = (*path, "parameters", index), f"{where}.outputs.parameters.{output.get('name', '')}"
+        if expression := (output.get("valueFrom") or {}).get("expression"):
+            yield from unreadable(expression, f"{name}.expression", (*at, "valueFrom", "expression"))
         if found := _source(output, name, kind):
             yield Problem((*at, "valueFrom") if output.get("valueFrom") is not None else at, found)
         yield from _global(output, name, at)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..paths import Path
+from .conditions import unreadable
 from .problem import Problem
 
 ANY_ITEM, ANY_PARAMETER, ANY_ARTIFACT = "item.*", "workflow.outputs.parameters.*", "workflow.outputs.artifacts.*"
@@ -46,7 +47,9 @@ def unresolved(value: Any, path: Path, scope: Scope, where: str) -> Iterator[Pro
     """The references in the strings of `value` that `scope` can't answer; `where` begins their messages."""
     if isinstance(value, str):
         for match in _TAG.finditer(value) if "{{" in value else ():
-            if found := _unanswered(match[1], scope):
+            if match[1].startswith("="):
+                yield from unreadable(match[1][1:], f"{where} failed to evaluate expression", path)
+            elif found := _unanswered(match[1], scope):
                 yield Problem(path, f"{where} failed to resolve {{{{{found}}}}}")
     elif isinstance(value, Mapping):
         for key, inner in value.items():
@@ -64,7 +67,7 @@ def is_reference(value: str) -> bool:
 def _unanswered(tag: str, scope: Scope) -> str:
     """The reference that nothing answers: `tag`, or what it becomes once one within it is resolved. Empty: none."""
     name = tag.strip()
-    if tag.startswith("=") or not name.startswith(_CHECKED) or scope.holds(name):
+    if not name.startswith(_CHECKED) or scope.holds(name):
         return ""
     outer, nested, inner = tag.rpartition("{{")
     if nested and (value := scope.value(inner)) is not None:  # {{inputs.parameters.{{workflow.parameters.which}}}}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..paths import Path
 from .arguments import arguments
-from .calls import aggregates, given, has_exit_hook, hooks, items, only_of_leaves, output_names, own_inputs
+from .calls import aggregates, condition, given, has_exit_hook, hooks, items, only_of_leaves, output_names, own_inputs
 from .problem import FIELD, Problem, Template, wrong_name
 from .references import Scope, unresolved
 
@@ -45,6 +45,7 @@ def check(walk: Walk, template: Template, path: Path, scope: Scope) -> Iterator[
             if has_exit_hook(step):
                 scope.names |= outputs
             yield from hooks(step, step_where, place)
+            yield from condition(step, step_where, place)
             yield from unresolved(step, place, Scope(own_inputs(step), scope), f"{where}.steps")
             scope.names |= outputs
             yield from (found.through(step_where) for found in walk.supplied(step, place, given(step)))
