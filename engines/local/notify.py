@@ -6,8 +6,10 @@ import contextlib
 import ctypes
 import os
 import select
+import struct
 
 POLL = 0.25
+_EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name that follows
 _MODIFIED, _CLOSED, _MOVED_TO, _CREATED, _DELETED = 0x2, 0x8, 0x80, 0x100, 0x200
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -22,6 +24,7 @@ class Watcher:
         self._mask = _CLOSED | _MOVED_TO | _CREATED | _DELETED | (_MODIFIED if appends else 0)
         self._descriptor = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         self._watches: dict[str, int] = {}
+        self._changed: set[int] = set()
         self._poll = select.poll()
         if self._descriptor >= 0:
             self._poll.register(self._descriptor, select.POLLIN)
@@ -50,9 +53,28 @@ class Watcher:
         seen = bool(self._poll.poll(None if timeout is None else max(0.0, timeout) * 1000))
         if seen:
             with contextlib.suppress(BlockingIOError):
-                while os.read(self._descriptor, 65536):
-                    pass
+                while events := os.read(self._descriptor, 65536):
+                    self._note(events)
         return seen
+
+    def changed(self) -> set[str] | None:
+        """The names (not the paths) of the folders of which `wait` has seen something since the last call.
+
+        None: any of them may have changed.
+        """
+        if self._descriptor < 0:
+            return None
+        numbers, self._changed = self._changed, set()
+        if -1 in numbers:  # the kernel has lost some
+            return None
+        return {os.path.basename(path) for path, number in self._watches.items() if number in numbers}
+
+    def _note(self, events: bytes) -> None:
+        at = 0
+        while at < len(events):
+            number, _, _, length = _EVENT.unpack_from(events, at)
+            self._changed.add(number)
+            at += _EVENT.size + length
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ipaddress
 import json
 import os
 import shutil
@@ -20,16 +19,20 @@ from ...learner import contract
 from ..base import EngineError
 from ..nodes import is_training_job
 from . import leases, operator, pods, supervisor
+from .addresses import Addresses
+from .livepods import LOOK_AGAIN, LivePods
 from .notify import Watcher
 from .objects import CannotStartError
 from .operator.names import pod_name
 from .pod import PodObservation, PodSpec
 from .runners import TERMINAL
 from .state import NO_ROOM, Home, Job, locked, read_json, try_lock, write_json
+from .statusfile import StatusFile
 
 SETTINGS = ("FFDL_ISOLATION", "FFDL_CGROUP")
-LOOK_AGAIN = 1.0  # with pods alive: progress, and supervisors that died without a word
 QUEUE_LOOK_AGAIN = 5.0
+IDLE_LOOK_AGAIN = 60.0
+MOST_GATHERING = 0.1  # seconds that news may wait for more of it
 
 
 class Runner:
@@ -47,16 +50,26 @@ class Runner:
             if name in self._environment["env"]:
                 os.environ[name] = self._environment["env"][name]
         self._lease = leases.held(home, job)
-        self._written: dict[str, Any] | None = None
-        self._ended: dict[str, PodObservation] = {}
+        self._source: dict[str, Any] = {}  # the Workflow without its status
+        self._source_file: tuple[int, ...] = ()
+        self._status: dict[str, Any] = job.workflow()["status"]  # as it stands in the file: nobody else writes it
+        self._status_file = StatusFile(job.control / contract.CONTROL_STATUS)
+        self._memory = operator.Memory()
+        self._addresses = Addresses(job.path / "addresses.json", job.path / "hosts")
+        self._pods = LivePods(job.pods, self._watcher)
         self._results: dict[str, PodObservation] = {}  # of resources, which have no process
+        self._terminated: set[str] = set()
+        for node in (self._status.get("nodes") or {}).values():
+            if node["type"] == "Pod" and not operator.ended(node):
+                self._pods.add(pod_name(job.id, node))
 
     def run(self) -> None:
         """Returns when the job is finished, halted or being deleted."""
         while not self._job.deleting.exists():
+            begun = time.monotonic()
             try:
                 self._serve_requests()
-                wait = self._advance(self._job.workflow())
+                wait = self._advance(self._workflow())
                 if wait is None:
                     if self._rest():
                         return
@@ -65,7 +78,22 @@ class Runner:
                 if error.errno not in NO_ROOM:
                     raise
                 wait = LOOK_AGAIN  # the disk is full: what could not be written down has not been done
-            self._watcher.wait(wait)
+            took = time.monotonic() - begun
+            if self._watcher.wait(wait):
+                time.sleep(min(took / 2, MOST_GATHERING))  # many pods have news by then, and one pass does for all
+                self._watcher.wait(0)
+
+    def _workflow(self) -> dict[str, Any]:
+        """The Workflow, its status as this runner knows it. Raises NoSuchJob, Damaged."""
+        path = self._job.control / contract.CONTROL_WORKFLOW
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(path)
+            known = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if known == self._source_file:
+                return {**self._source, "status": self._status}
+            self._source_file = known
+        self._source = self._job.workflow()
+        return {**self._source, "status": self._status}
 
     def _advance(self, workflow: dict[str, Any]) -> float | None:
         """One pass. Returns how long nothing can happen by itself, None if the job has come to rest."""
@@ -80,25 +108,37 @@ class Runner:
                 return QUEUE_LOOK_AGAIN
         if str(status.get("message", "")).startswith("queued: "):
             workflow["status"] = {key: value for key, value in status.items() if key != "message"}
-        observed = self._observe(workflow["status"])
-        decision = operator.reconcile(workflow, observed, time.time())
+        observed = {**self._pods.observe(), **self._results}
+        decision = operator.reconcile(workflow, observed, time.time(), self._memory)
         self._write(decision.status)
+        self._forget([name for name, seen in observed.items() if seen.ended], workflow)
         for name in decision.terminate:
-            self._terminate(name)
+            if name not in self._terminated:
+                self._terminated.add(name)
+                self._terminate(name)
         for resource in decision.resources:
             self._apply(resource)
-        waiting = self._start(workflow, decision)
-        live = [name for name, seen in observed.items() if not seen.ended]
+        live = any(not seen.ended for seen in observed.values())
+        self._start(workflow, decision)
         if decision.status.get("phase") in TERMINAL:
             return None
-        if len(decision.start) > waiting or decision.resources:
+        if decision.resources:
             return 0.0
         if spec.get("suspend") and not live:
             return None
-        due = [LOOK_AGAIN if live or waiting else 60.0]
+        due = [LOOK_AGAIN if live or decision.start else IDLE_LOOK_AGAIN]
         if decision.wake is not None:
             due.append(max(0.0, decision.wake - time.time()))
         return min(due)
+
+    def _forget(self, ended: list[str], workflow: dict[str, Any]) -> None:
+        """Pods whose end is written down."""
+        self._pods.forget(ended)
+        self._terminated.difference_update(ended)
+        for name in ended:
+            self._results.pop(name, None)
+            if not is_training_job(workflow):  # whose pods are called the same at each attempt
+                self._addresses.forget(name)
 
     def _queue(self, workflow: dict[str, Any]) -> str | None:
         self._watcher.watch(self._home.path / "leases")
@@ -113,86 +153,39 @@ class Runner:
         return None
 
     def _write(self, status: dict[str, Any]) -> None:
-        if status != self._written:
-            self._job.write_status(status)
-            self._written = status
+        if status != self._status:
+            self._status_file.write(status)
+        self._status = status
 
-    def _observe(self, status: dict[str, Any]) -> dict[str, PodObservation]:
-        observed = dict(self._results)
-        for node in status.get("nodes", {}).values():
-            if node.get("type") != "Pod" or node.get("phase") in (*TERMINAL, "Omitted", "Skipped"):
-                continue
-            name = pod_name(self._job.id, node)
-            seen = self._ended.get(name) or supervisor.observe(self._job.pods / name)
-            if seen is not None:
-                observed[name] = seen
-                if seen.ended:
-                    self._ended[name] = seen
-                    self._watcher.forget(self._job.pods / name)
-        return observed
-
-    def _start(self, workflow: dict[str, Any], decision: operator.Decision) -> int:
-        """Starts what was decided. Returns how many pods have to wait for something that isn't there."""
-        waiting = 0
+    def _start(self, workflow: dict[str, Any], decision: operator.Decision) -> None:
+        """Starts what was decided, but for pods that have to wait for something that isn't there."""
         for request in decision.start:
             folder = self._job.pods / request.pod_name
             if not (folder / "pod.json").exists():
                 try:
                     spec = self._pod(workflow, request)
                 except CannotStartError as reason:
-                    waiting += 1
                     self._explain(request.node_id, str(reason))
                     continue
                 folder.mkdir(mode=0o700, exist_ok=True)
                 contract.atomic_write(str(folder / "pod.json"), spec.to_json().encode(), 0o600)
-            self._watcher.watch(folder)
+            self._pods.add(request.pod_name)
             supervisor.launch(folder)
-        return waiting
 
     def _explain(self, node_id: str, reason: str) -> None:
         """A pod that can't start is Pending, with the reason as its node's message."""
-        status = json.loads(json.dumps(self._written))
-        if status["nodes"][node_id].get("message") != reason:
-            status["nodes"][node_id]["message"] = reason
-            self._write(status)
+        nodes = self._status["nodes"]
+        if nodes[node_id].get("message") != reason:
+            self._write({**self._status, "nodes": {**nodes, node_id: {**nodes[node_id], "message": reason}}})
 
     def _pod(self, workflow: dict[str, Any], request: operator.PodRequest) -> PodSpec:
         lease = self._lease
         assert lease is not None, "a pod starts only under a lease"
         patch = request.template.get("podSpecPatch") or {}
         hostname, subdomain = str(patch.get("hostname") or request.pod_name), str(patch.get("subdomain") or "")
-        address = self._address(lease, hostname, subdomain)
+        address = self._addresses.of(hostname, subdomain, lease.subnet)
         plain = not is_training_job(workflow)
         return pods.build(self._home, self._job, request, address, lease, self._environment, plain=plain)
-
-    def _address(self, lease: leases.Lease, hostname: str, subdomain: str) -> str:
-        """The pod's own address in the job's piece of 127.0.0.0/8; a host name keeps its over attempts."""
-        book = self._job.path / "addresses.json"
-        known: dict[str, str] = read_json(book) or {}
-        base = int(ipaddress.IPv4Address("127.0.0.0")) + lease.subnet * 4096
-        if hostname not in known or int(ipaddress.IPv4Address(known[hostname])) - base not in range(4096):
-            known = {name: a for name, a in known.items() if int(ipaddress.IPv4Address(a)) - base in range(4096)}
-            taken = set(known.values())
-            known[hostname] = next(
-                a for n in range(2, 4096) if (a := str(ipaddress.IPv4Address(base + n))) not in taken
-            )
-            write_json(book, known)
-        names = f"{hostname}.{subdomain} {hostname}" if subdomain else hostname
-        self._hosts(f"{known[hostname]}\t{names}\n")
-        return known[hostname]
-
-    def _hosts(self, line: str) -> None:
-        """Adds to the job's /etc/hosts, in place: running pods have this very file bound."""
-        path = self._job.path / "hosts"
-        own = path.read_text() if path.exists() else Path("/etc/hosts").read_text().rstrip("\n") + "\n"
-        name = line.split("\t")[1].split()[0]
-        kept = [old for old in own.splitlines(keepends=True) if name not in old.split()[1:]]
-        text = "".join(kept) + line
-        if text != own or not path.exists():
-            with open(path, "r+" if path.exists() else "w") as stream:
-                stream.write(text)
-                stream.truncate()
-            path.chmod(0o644)
 
     def _apply(self, resource: operator.Resource) -> None:
         """Keeps the object. Names of a headless Service resolve by the hosts file already."""
@@ -206,6 +199,7 @@ class Runner:
     def _terminate(self, name: str, force: bool = False) -> None:
         folder = self._job.pods / name
         folder.mkdir(mode=0o700, exist_ok=True)  # one that never started: it never will
+        self._pods.add(name)
         supervisor.terminate(folder, force)
 
     def _serve_requests(self) -> None:
@@ -221,7 +215,7 @@ class Runner:
                         workflow["metadata"].setdefault("annotations", {}).update(request["annotations"])
                 elif request["kind"] == contract.REQUEST_RESUME:
                     del request["kind"]
-                    self._write(operator.resume(self._job.workflow(), time.time(), **request))
+                    self._write(operator.resume(self._workflow(), time.time(), **request))
                 elif request["kind"] == contract.REQUEST_DELETE_POD and "/" not in request["pod"]:
                     self._terminate(request["pod"], bool(request.get("force")))
                 else:

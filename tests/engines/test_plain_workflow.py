@@ -1,7 +1,5 @@
 """An Argo Workflow that is no training job, as a job of the local engine."""
 
-from pathlib import Path
-
 import pytest
 
 from ffdl.engines.base import Refused
@@ -12,15 +10,6 @@ def workflow(command: str, **metadata: str) -> dict:
     template = {"name": "main", "container": {"image": "debian", "command": ["sh", "-c", command]}}
     spec = {"entrypoint": "main", "templates": [template]}
     return {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec}
-
-
-@pytest.fixture
-def engine(tmp_path: Path):
-    """A home of its own; its jobs are deleted afterwards, so that none outlives the test."""
-    made = LocalEngine(tmp_path / "home")
-    yield made
-    for job_id in made.ids():
-        made.delete(job_id)
 
 
 def ended(engine: LocalEngine, job_id: str):

@@ -4,6 +4,7 @@ from .controller import reconcile
 from .decision import Decision, PodRequest, Resource
 from .fields import unsupported, without_effect
 from .operation import Memory
+from .phases import ended
 from .suspension import NotSuspendedError, resume
 from .validate import invalid, problems
 
@@ -13,6 +14,7 @@ __all__ = [
     "NotSuspendedError",
     "PodRequest",
     "Resource",
+    "ended",
     "invalid",
     "problems",
     "reconcile",

@@ -38,7 +38,7 @@ def reconcile(
     makes passes over many nodes fast if `workflow` holds the very status that the pass before returned.
     """
     status = dict(workflow.get("status") or {})
-    if not status.get("phase"):
+    if not status.get("startedAt") and status.get("phase") not in _ENDED:
         status |= {"phase": RUNNING, "startedAt": timestamp(now), "finishedAt": None, "nodes": {}}
         reference = (workflow.get("spec") or {}).get("workflowTemplateRef")
         if reference:  # one that is there was joined into the spec when the Workflow was submitted

@@ -17,6 +17,10 @@ def fulfilled(node: Mapping[str, Any]) -> bool:
     return node["phase"] in FULFILLED or bool(node.get("daemoned") and node["phase"] != PENDING)
 
 
+def ended(node: Mapping[str, Any]) -> bool:
+    return node["phase"] in FULFILLED
+
+
 def settled(node: Mapping[str, Any]) -> bool:
     """Whether the controller can do nothing for the node now: it has ended, or its pod runs."""
     return node["phase"] in FULFILLED or (node["phase"] == RUNNING and node["type"] == "Pod")
