@@ -42,8 +42,9 @@ def several(status: JobStatus) -> bool:
     return status.learners != 1
 
 
-def print_lines(lines: Iterable[LogLine], prefixed: bool, flush: bool) -> None:
-    printer = LinePrinter(prefixed)
+def print_lines(lines: Iterable[LogLine], prefixed: bool, flush: bool, of: str | None = None) -> None:
+    """Prints lines as they come; `of` is whose lines need no prefix, because it was asked for by name."""
+    printer = LinePrinter(prefixed, of=of)
     if flush:
         for line in lines:
             printer.lines([line])
@@ -54,15 +55,15 @@ def print_lines(lines: Iterable[LogLine], prefixed: bool, flush: bool) -> None:
 class LinePrinter:
     """Writes what pods wrote; `prefixed`: whose each line is comes before it, in a colour of its own."""
 
-    def __init__(self, prefixed: bool, stream: TextIO | None = None, indent: str = "") -> None:
-        self._stream, self._prefixed, self._indent = stream or sys.stdout, prefixed, indent
+    def __init__(self, prefixed: bool, stream: TextIO | None = None, indent: str = "", of: str | None = None) -> None:
+        self._stream, self._prefixed, self._indent, self._of = stream or sys.stdout, prefixed, indent, of
         self._coloured = on_terminal(self._stream) and text.coloured() is None
         self._prefixes: dict[str, str] = {}
 
     def lines(self, lines: Iterable[LogLine], flush: bool = True) -> None:
         write = self._stream.write
         for line in lines:
-            if not self._prefixed:
+            if not self._prefixed or line.source == self._of:
                 write(f"{self._indent}{line.text}\n")
                 continue
             if line.source not in self._prefixes:

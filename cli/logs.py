@@ -63,7 +63,7 @@ def command(
             tail=tail,
             since=None if since is None else time.time() - since,
         )
-        print_lines(lines, prefixed=several(status) and learner is None and step is None, flush=follow)
+        print_lines(lines, prefixed=several(status) and learner is None, flush=follow, of=step)
         return wait_and_tell(engine, found) if follow else 0
 
     return stay(found, read) if follow else read()

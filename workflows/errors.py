@@ -39,6 +39,13 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names in a sentence: `a, b and c`, of many the first `most`."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])}, …"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known name that `word` was most likely meant to be, or None."""
     plain = {_plain(name): name for name in known}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import ManifestError, Problem, nearest, shown
+from .errors import ManifestError, Problem, listed, nearest, shown
 from .objects import Object, PathPart
 from .shapes import mapping, mappings
 
@@ -196,7 +196,7 @@ def _meant(name: str, known: Sequence[str]) -> str:
     if not known:
         return "; it has none"
     near = nearest(name, known)
-    return f"; did you mean {near}?" if near else f"; there are {', '.join(known[:8])}{', …' if len(known) > 8 else ''}"
+    return f"; did you mean {near}?" if near else f"; there are {listed(known)}"
 
 
 def parameter_text(value: Any) -> str:

@@ -6,103 +6,39 @@ import contextlib
 import heapq
 import json
 import os
-import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ...learner import contract
-from ..base import NORMAL, WARNING, Event, LogLine, Selection
+from ...workflows.errors import listed
+from ..base import NORMAL, WARNING, Event, LogLine, Refused, Selection
 from ..nodes import is_training_job
 from ..status import job_status
-from ..tree import node_path
+from .log_files import LogFile, log_files
 from .notify import Watcher
-from .operator.names import pod_name
 from .podfiles import open_beneath
 from .state import Job
 
-LOG_FILE = "main.log"
 FOLLOW_LOOK = 1.0
+PAUSE = 2.0  # after a look, in times of what it took: of a large Workflow each takes a while
 MOST_OPEN = 256  # files that are read at once
 _PARTS = ("meta", "etimes", "values")  # of a metrics record
-_NAMED_BY = ("id", "name", "displayName", "templateName")
-_ATTEMPT = re.compile(r"\((\d+)\)$")
-
-
-@dataclass(frozen=True)
-class PodLog:
-    """One attempt's log file."""
-
-    source: str
-    attempt: int
-    folder: Path
-
-
-def _source(job: Job, node: dict[str, Any], training: bool) -> str:
-    if not training:
-        return node_path(job.id, node)
-    template = str(node.get("templateName", ""))
-    for parameter in node.get("inputs", {}).get("parameters", []):
-        if template == "learner" and parameter["name"] == "index":
-            return contract.learner_name(int(parameter["value"]))
-    return "store-results" if template.startswith("store-") else template
-
-
-def _pod_name(job: Job, node: dict[str, Any]) -> str:
-    return pod_name(job.id, node)
-
-
-def pod_logs(job: Job, wanted: Selection) -> list[PodLog]:
-    """The attempts whose output is wanted, in the order they were started."""
-    workflow = job.workflow()
-    training = is_training_job(workflow)
-    found = []
-    nodes = [node for node in workflow["status"].get("nodes", {}).values() if node.get("type") == "Pod"]
-    for node in sorted(nodes, key=lambda n: (n.get("startedAt") or "", n["name"])):
-        match = _ATTEMPT.search(node["name"])
-        source = _source(job, node, training)
-        log = PodLog(source, int(match.group(1)) + 1 if match else 1, job.pods / _pod_name(job, node))
-        if (_of_job(node, source, wanted) if training else _of_workflow(node, source, wanted)) and (
-            wanted.attempt in (None, log.attempt)
-        ):
-            found.append(log)
-    return found
-
-
-def _of_job(node: dict[str, Any], source: str, wanted: Selection) -> bool:
-    """Whether a training job's pod is wanted: without a word of which, the learners are."""
-    name = wanted.step or (f"learner-{wanted.learner}" if wanted.learner is not None else None)
-    return source == name if name else node.get("templateName") == "learner"
-
-
-def _of_workflow(node: dict[str, Any], source: str, wanted: Selection) -> bool:
-    """Whether another Workflow's pod is wanted: by its path, a name, template or id, or by what it is an item of."""
-    if wanted.step is None:
-        return wanted.learner is None
-    names = {
-        node["name"],
-        node.get("displayName"),
-        node.get("templateName"),
-        node["id"],
-        source,
-        source.rpartition(".")[2],
-    }
-    return wanted.step in names or wanted.step in {str(name).partition("(")[0] for name in names}
 
 
 class _Tail:
     """Reads a growing log file line by line."""
 
-    def __init__(self, log: PodLog) -> None:
-        self.source = log.source
-        self._log, self._offset, self._rest = log, 0, b""
+    def __init__(self, file: LogFile) -> None:
+        self.source = file.source
+        self._file, self._offset, self._rest = file, 0, b""
 
     def lines(self, final: bool) -> Iterator[LogLine]:
-        with contextlib.suppress(FileNotFoundError), open(self._log.folder / LOG_FILE, "rb") as stream:
+        with contextlib.suppress(FileNotFoundError), open(self._file.path, "rb") as stream:
             stream.seek(self._offset)
             for raw in stream:
                 self._offset += len(raw)
@@ -119,7 +55,7 @@ class _Tail:
             moment = datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
         except ValueError:
             moment, text = None, raw.decode(errors="replace")
-        return LogLine(self._log.source, self._log.attempt, moment, text)
+        return LogLine(self._file.source, self._file.attempt, moment, text)
 
 
 def _since(lines: Iterator[LogLine], since: float | None) -> Iterator[LogLine]:
@@ -128,7 +64,13 @@ def _since(lines: Iterator[LogLine], since: float | None) -> Iterator[LogLine]:
 
 def read(job: Job, wanted: Selection) -> Iterator[LogLine]:
     """What was written until now; several sources in the order of their times."""
-    yield from _gather([_Tail(log) for log in pod_logs(job, wanted)], wanted, wanted.tail, final=True)
+    workflow = job.workflow()
+    files = log_files(job, workflow, wanted)
+    if not files and wanted.step is not None and not is_training_job(workflow):
+        known = dict.fromkeys(file.source for file in log_files(job, workflow, Selection()))
+        there = f"there are {listed(list(known))}" if known else "nothing has begun"
+        raise Refused(f"{job.id} has no node {wanted.step} that wrote anything; {there}")
+    yield from _gather([_Tail(file) for file in files], wanted, wanted.tail, final=True)
 
 
 def _gather(tails: Iterable[_Tail], wanted: Selection, last: int | None, final: bool) -> Iterator[LogLine]:
@@ -160,18 +102,29 @@ def follow(job: Job, wanted: Selection, keep_alive: Callable[[], object]) -> Ite
     watcher = Watcher(appends=True)
     watcher.watch(job.control)
     last = wanted.tail
+    done: set[Path] = set()
     try:
         while True:
-            status = job_status(job.workflow(), job.report())
+            began = time.monotonic()
+            workflow = job.workflow()
+            status = job_status(workflow, job.report())
             over = status.terminal or status.state == "HALTED"
-            for log in pod_logs(job, wanted):
-                if log.folder not in tails:
-                    watcher.watch(log.folder)
-                    tails[log.folder] = _Tail(log)
+            files = [file for file in log_files(job, workflow, wanted) if file.path not in done]
+            for file in files:
+                if file.path not in tails:
+                    watcher.watch(file.folder)
+                    tails[file.path] = _Tail(file)
+            took = time.monotonic() - began
             yield from _gather(tails.values(), wanted, last, final=over)
             last = None
             if over:
                 return
+            for file in files:
+                if file.ended:  # and has been read since
+                    done.add(file.path)
+                    watcher.forget(file.folder)
+                    yield from _since(tails.pop(file.path).lines(final=True), wanted.since)
+            time.sleep(min(FOLLOW_LOOK, PAUSE * took))
             watcher.wait(FOLLOW_LOOK)
             keep_alive()
     finally:

@@ -102,8 +102,33 @@ def test_logs_say_whose_line_it_is_and_one_nodes_can_be_had(runner):
     )
     assert "Succeeded  build" in done.stderr
     assert runner.ffdl("logs", "flow", "--step", "test").stdout == "hello\nworld\n"
-    assert runner.ffdl("logs", "flow", "--step", "build.each", "--tail", "1").stdout == "world\nworld\n"
+    assert runner.ffdl("logs", "flow", "--step", "build.each", "--tail", "1").stdout.splitlines() == [
+        "build.each(0:x) | world",
+        "build.each(1:z) | world",
+    ]
     assert len(runner.ffdl("logs", "flow").stdout.splitlines()) == 6
+
+
+def test_each_container_of_a_pod_has_its_log(runner):
+    """A container set's are nodes of their own; a sidecar's is there for whoever asks for it."""
+    several = [
+        {"name": "first", "image": "debian", "command": ["echo", "one"]},
+        {"name": "main", "image": "debian", "command": ["echo", "two"], "dependencies": ["first"]},
+    ]
+    helper = {"name": "helper", "image": "debian", "command": ["sh", "-c", "echo helping; sleep 60"]}
+    both = {"name": "set", "containerSet": {"containers": several}}
+    work = sh("work", "sleep 0.3; echo work", sidecars=[helper])
+    runner.ffdl("run", write(runner, workflow(dag("main", set="set", work="work after set"), both, work)))
+    assert runner.ffdl("logs", "flow").stdout == "set.first | one\nset.main | two\nwork | work\n"
+    assert runner.ffdl("logs", "flow", "--step", "set.first").stdout == "one\n"
+    assert runner.ffdl("logs", "flow", "--step", "work.helper").stdout == "helping\n"
+
+
+def test_a_node_that_is_not_there_is_named(runner):
+    """An empty answer would look like an empty log."""
+    runner.ffdl("run", write(runner, workflow(*DIAMOND)))
+    said = runner.fails("logs", "flow", "--step", "x")
+    assert said == "flow has no node x that wrote anything; there are a, b, c and d"
 
 
 def test_parameters_come_from_the_command_line_and_a_file(runner):
