@@ -150,7 +150,7 @@ def test_another_entrypoint_and_name(runner):
     file = write(runner, workflow(*DIAMOND, sh("greet", "echo {{inputs.parameters.whom}}", "whom")))
     arguments = ("--entrypoint", "greet", "--name", "mine", "-p", "whom=you", "--logs")
     assert runner.ffdl("run", file, *arguments).stdout == "mine | you\n"
-    assert "there are main, say, greet" in runner.fails("run", file, "--entrypoint", "other")
+    assert "there are main, say and greet" in runner.fails("run", file, "--entrypoint", "other")
 
 
 def test_scripts_get_the_whole_workflow(runner):
