@@ -148,7 +148,9 @@ class _Dag:
             before = set(self.graph.ancestors(task["name"]))
             ancestors = [name for name in ancestors if name in before]
         scope = {**self.op.globals, **self.inputs(), **self.scope(ancestors)}
-        later = {key: task[key] for key in ("hooks", "inline") if key in task}
+        later = {key: task[key] for key in ("hooks",) if key in task}
+        if task.get("inline"):  # what it says of its own tasks can't be known yet
+            later["inline"] = substitute(task["inline"], scope)
         resolved: Task = substitute({k: v for k, v in task.items() if k not in later}, scope, OUTPUTS) | later
         return artifacts.resolve(resolved, self.artifacts(ancestors), scope, expands=loops(task))
 

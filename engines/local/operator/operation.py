@@ -94,7 +94,7 @@ class Operation:
         try:
             if self._depth >= MAX_DEPTH:
                 raise TooDeepError(TOO_DEEP)
-            template = self.templates.find(call.scope, call.origin)
+            template = self._template(call, node)
             inputs = self._bind(template, call) if node is None else node.get("inputs") or {}
             deadlines.check_pending(self, template, node)
             parallelism.check(self, template, node, call.boundary)
@@ -193,6 +193,17 @@ class Operation:
     def publish(self, outputs: Mapping[str, Any] | None) -> None:
         """Makes outputs that have a `globalName` outputs of the Workflow."""
         self.globals |= publish(self.status, outputs)
+
+    def _template(self, call: Call, node: Node | None) -> Template:
+        inline = call.origin.get("inline")
+        if not inline:
+            return self.templates.find(call.scope, call.origin)
+        if node is not None:
+            return self.templates.of(self.nodes, node)
+        if stored := self.templates.keep(self.nodes, call.name, call.boundary, inline):
+            self.status["storedTemplates"] = stored
+        found: Template = inline
+        return found
 
     def _create(
         self,

@@ -13,6 +13,8 @@ Template = Mapping[str, Any]
 
 LOCAL = "local/"  # how the scope of a Workflow's own templates begins
 
+_INLINE = "inline/"  # how the stored names of inline templates of nodes begin
+
 _POD_KINDS = ("container", "script", "resource", "containerSet")
 
 
@@ -65,12 +67,29 @@ class Templates:
         origin = {"template": node.get("templateName"), "templateRef": node.get("templateRef")}
         if origin["template"] or origin["templateRef"]:
             return self.find(node["templateScope"], origin)
-        holder = self.of(nodes, nodes[node["boundaryID"]])
-        wanted = task_name(node["name"])
-        for task in tasks(holder):
-            if task["name"] == wanted:
-                return self.find(node["templateScope"], task)
-        raise TemplateError(f"template of {node['name']} not found")
+        name = node["name"]
+        if node["type"] != "Retry" and (node.get("nodeFlag") or {}).get("retried"):
+            name = name.rpartition("(")[0]
+        kept = self._stored.get(_INLINE + name)
+        return kept if kept is not None else self._written(nodes, name, node["boundaryID"])
+
+    def keep(self, nodes: Nodes, name: str, boundary: str, inline: Template) -> Mapping[str, Template]:
+        """Remembers the `inline` template of a new node if its references made it differ from what was written.
+
+        Returns what is stored now.
+        """
+        if inline != self._written(nodes, name, boundary):
+            self._stored = {**self._stored, _INLINE + name: inline}
+        return self._stored
+
+    def _written(self, nodes: Nodes, name: str, boundary: str) -> Template:
+        """The inline template of the task or step that the node called `name` runs."""
+        wanted = task_name(name)
+        for task in tasks(self.of(nodes, nodes[boundary])):
+            if task["name"] == wanted and task.get("inline"):
+                found: Template = task["inline"]
+                return found
+        raise TemplateError(f"template of {name} not found")
 
 
 def tasks(template: Template) -> list[Mapping[str, Any]]:

@@ -139,7 +139,9 @@ class _Steps:
             raise _StepError(ERROR, str(error)) from None
 
     def _resolve(self, index: int, step: Step, known: Mapping[str, str]) -> Step:
-        later = {key: step[key] for key in ("hooks", "inline") if key in step}
+        later = {key: step[key] for key in ("hooks",) if key in step}
+        if step.get("inline"):  # what it says of its own tasks can't be known yet
+            later["inline"] = substitute(step["inline"], known)
         resolved: Step = substitute({k: v for k, v in step.items() if k not in later}, known, OUTPUTS) | later
         if not loops(step):
             evaluate_when(resolved.get("when") or "")

@@ -42,6 +42,22 @@ def test_inline(make: Any, machine: Any) -> None:
     assert run.phase == "Succeeded"
 
 
+def test_inline_templates_see_what_is_around_them(make: Any, machine: Any) -> None:
+    """The inputs of the template they stand in, and the item of their loop."""
+    said = "{{inputs.parameters.x}} {{item}}"
+    inline = {"container": {"image": "i", "command": ["echo"], "args": [said]}, "retryStrategy": {"limit": 1}}
+    tasks = [make.task("a", "leaf"), _task("b", inline=inline, withItems=[1, 2], depends="a")]
+    main = make.dag("main", *tasks, inputs={"parameters": [{"name": "x", "value": "X"}]})
+    run = machine(make.workflow(main, make.leaf("leaf"))).go()
+    run.end("a")
+    run.end("b(0:1)(0)", 1)
+    assert run.running() == ["b(0:1)(1)", "b(1:2)(0)"]
+    said = [request.template["container"]["args"][0] for request in run.requests[1:]]
+    assert said == ["X 1", "X 2", "X 1"]
+    run.pods.popitem()
+    assert run.decide().start[0].template["container"]["args"] == ["X 1"]
+
+
 def test_inline_dags_nest(make: Any, machine: Any) -> None:
     """Steps in a DAG in steps, none of which has a name."""
     leaf = {"container": {"image": "i", "command": ["c"]}}

@@ -35,6 +35,7 @@ class Walk:
             self._places.setdefault(template.get("name") or "", index)
         self._stored: Mapping[str, Template] = (workflow.get("status") or {}).get("storedTemplates") or {}
         self._home = LOCAL  # where the names in the template that is looked at are looked up
+        self._around: set[str] = set()  # inputs that an inline template in it sees besides its own
         self._checked: set[Path] = set()
         self._depth = 0
 
@@ -66,11 +67,14 @@ class Walk:
         if given is not None:
             yield from _supplied(template, caller, path, given)
         if new:
-            home, self._home = self._home, scope_of(self._home, caller)
+            home, around = self._home, self._around
+            self._home = scope_of(home, caller)
+            seen = around if caller.get("inline") is not None else set()
+            self._around = seen | {f"inputs.parameters.{p.get('name')}" for p in parameters(template, "inputs")}
             self._depth += 1
             yield from self._body(template, where)
             self._depth -= 1
-            self._home = home
+            self._home, self._around = home, around
 
     def supplied(self, caller: Mapping[str, Any], path: Path, given: set[str]) -> Iterator[Problem]:
         """Checks that the template that `caller` runs gets the inputs it needs; `given` are the arguments' names."""
@@ -106,7 +110,7 @@ class Walk:
         yield from metrics.check(template, path)
 
     def _scope(self, template: Template, kind: str) -> Scope:
-        scope = Scope(outer=self.globals)
+        scope = Scope(set(self._around), self.globals)
         for name, declared in (("parameters", parameters), ("artifacts", artifacts)):
             scope.names |= {f"inputs.{name}.{needed.get('name')}" for needed in declared(template, "inputs")}
         if parameters(template, "inputs"):
