@@ -10,6 +10,7 @@ from ..pod import PodObservation
 from . import daemons, deadlines, hooks, pods, progress
 from .calls import Call, NoRoomError, TemplateError, TimedOutError, TooDeepError
 from .decision import Decision
+from .expressions import ExpressionError
 from .fields import unsupported
 from .names import timestamp
 from .nodes import Node
@@ -53,7 +54,11 @@ def reconcile(
     ):  # refused by an earlier pass: it may be no Workflow at all
         return Decision(status)
     sys.setrecursionlimit(max(sys.getrecursionlimit(), FRAMES * MAX_DEPTH))
-    op = Operation(workflow, status, observed, now, memory or Memory())
+    try:
+        op = Operation(workflow, status, observed, now, memory or Memory())
+    except ExpressionError as error:  # of a label
+        _end(status, ERROR, str(error), now)
+        return Decision(status)
     if status["phase"] in _ENDED:
         return Decision(status, terminate=pods.superfluous(op))
     pods.observe(op)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import artifacts
 from .calls import Call, NoRoomError, TemplateError
 from .expressions import ExpressionError, evaluate_condition
-from .names import text
+from .jsontext import text
 from .nodes import Node
 from .phases import COMPLETED, FULFILLED, RUNNING, fulfilled
 from .templates import UnresolvedError, expand, substitute

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from . import sequences
 from .expressions import ExpressionError, evaluate_when
+from .jsontext import in_order, read, write
 from .nodes import Node
 from .templates import EVERYTHING, substitute
 
-_MOST_ITEMS = 100_000
 _OVER = ("withItems", "withParam", "withSequence")
 _LATER = ("hooks", "inline")  # what else they refer to is known when they run
 
@@ -27,32 +27,34 @@ def items(task: Mapping[str, Any]) -> list[Any]:
     """The items of a task that loops, its references resolved. Raises LoopError."""
     try:
         if task.get("withItems"):
-            return list(task["withItems"])
+            return [in_order(item) for item in task["withItems"]]
         if task.get("withParam"):
             return _parameter(task["withParam"])
-        return _sequence(task["withSequence"])
-    except LoopError:
+        return sequences.items(task["withSequence"])
+    except ValueError as error:
         if _skipped(task):
             return []
-        raise
+        raise LoopError(str(error)) from None
 
 
 def run_name(name: str, index: int, item: Any) -> str:
     """The name of the run for one item: `learner(0:first)`."""
-    shown = item_text(item)
+    shown = shown_item(item)
     if isinstance(item, dict):
-        shown = ",".join(sorted(f"{key}:{item_text(value)}" for key, value in item.items()))
+        shown = ",".join(sorted(f"{key}:{shown_item(value)}" for key, value in item.items()))
     elif isinstance(item, list):
-        shown = "[" + " ".join(item_text(value) for value in item) + "]"
+        shown = "[" + " ".join(shown_item(value) for value in item) + "]"
+    elif item is None:
+        shown = "[]"  # as Argo takes it for a list
     return f"{name}({index}:{shown.replace('(', '').replace(')', '')})"
 
 
 def item_scope(item: Any) -> dict[str, str]:
     """`{{item}}`, and of an object `{{item.KEY}}`."""
-    scope = {"item": item_text(item)}
     if isinstance(item, dict):
-        scope.update({f"item.{key}": item_text(value) for key, value in item.items()})
-    return scope
+        whole = {key: item[key] for key in sorted(item)}
+        return {"item": write(whole)} | {f"item.{key}": shown_item(value) for key, value in item.items()}
+    return {"item": item if isinstance(item, str) else write(item)}
 
 
 class Loop:
@@ -92,46 +94,24 @@ def loop_index(node: Node) -> int:
     return int(node["name"].rpartition("(")[2].partition(":")[0])
 
 
-def item_text(item: Any) -> str:
-    return item if isinstance(item, str) else json.dumps(item, separators=(",", ":"), ensure_ascii=False)
+def shown_item(item: Any) -> str:
+    """An item as it stands in names, and as a member of another: JSON, of a text what is between its quotes."""
+    written = write(item, html=False)
+    return written[1:-1] if isinstance(item, str) else written
 
 
 def _parameter(source: str) -> list[Any]:
     try:
-        found = json.loads(source)
-    except ValueError as error:
-        raise LoopError(f"withParam value could not be parsed as a JSON list: {source.strip()}: {error}") from None
-    if not isinstance(found, list):
-        raise LoopError(f"withParam value could not be parsed as a JSON list: {source.strip()}")
-    return found
-
-
-def _sequence(sequence: Mapping[str, Any]) -> list[Any]:
-    def number(key: str) -> int:
-        try:
-            return int(str(sequence[key]))
-        except ValueError:
-            raise LoopError(f"withSequence.{key}: '{sequence[key]}' is not a whole number") from None
-
-    start = number("start") if "start" in sequence else 0
-    if "end" in sequence:
-        end = number("end")
-    elif "count" in sequence:
-        count = number("count")
-        if count == 0:
+        found = read(source)
+        if found is None:
             return []
-        end = start + count - 1
-    else:
-        raise LoopError("neither end nor count was specified in withSequence")
-    if abs(end - start) >= _MOST_ITEMS:
-        raise LoopError(f"withSequence: {abs(end - start) + 1} items; the most is {_MOST_ITEMS}")
-    form = sequence.get("format") or "%d"
-    try:
-        return [form % i for i in range(start, end + 1) if start <= end] or [
-            form % i for i in range(start, end - 1, -1)
-        ]
-    except (TypeError, ValueError) as error:
-        raise LoopError(f"withSequence.format '{form}': {error}") from None
+        if not isinstance(found, list):
+            kinds = {dict: "object", str: "string", bool: "bool"}
+            kind = kinds.get(type(found), "number")
+            raise ValueError(f"json: cannot unmarshal {kind} into Go value of type []v1alpha1.Item")
+    except ValueError as error:
+        raise ValueError(f"withParam value could not be parsed as a JSON list: {source.strip()}: {error}") from None
+    return found
 
 
 def _skipped(task: Mapping[str, Any]) -> bool:

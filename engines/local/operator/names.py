@@ -70,10 +70,3 @@ def _read(time: str) -> float:
 def seconds(time: str | None) -> float:
     """The reverse of `timestamp`; 0 for no time."""
     return _read(time) if time else 0.0
-
-
-def text(value: Any) -> str:
-    """A parameter's value, which YAML may have read as a number or a boolean, as the string that Argo makes of it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

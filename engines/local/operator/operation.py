@@ -11,7 +11,8 @@ from . import artifacts, containers, daemons, dag, deadlines, parallelism, retry
 from .calls import Call, TemplateError, TooDeepError
 from .decision import PodRequest, Resource
 from .expressions import ExpressionError
-from .names import pod_name, seconds, text
+from .jsontext import text
+from .names import pod_name, seconds
 from .nodes import Node, Nodes
 from .outputs import publish
 from .patches import PatchError

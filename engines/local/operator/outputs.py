@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .names import text
+from .jsontext import text
 
 
 def publish(status: dict[str, Any], outputs: Mapping[str, Any] | None) -> dict[str, str]:

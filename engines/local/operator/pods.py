@@ -11,7 +11,8 @@ from ..pod import PodObservation
 from . import artifacts, containers
 from .calls import TemplateError
 from .decision import PodRequest, Resource
-from .names import seconds, task_name, text, timestamp
+from .jsontext import text
+from .names import seconds, task_name, timestamp
 from .nodes import Node
 from .patches import parse_patch
 from .phases import ERROR, FAILED, FULFILLED, PENDING, RUNNING, SUCCEEDED

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .calls import TemplateError
+from .defaults import with_defaults
 from .names import task_name
 from .nodes import Node, Nodes
 
@@ -42,17 +43,19 @@ class Templates:
     """The templates of one Workflow: its own, and those that were stored when it was submitted."""
 
     def __init__(self, spec: Mapping[str, Any], stored: Mapping[str, Template]) -> None:
-        self._own: dict[str, Template] = {template["name"]: template for template in spec.get("templates") or []}
+        self._defaults: Template | None = spec.get("templateDefaults")
+        own = {template["name"]: template for template in spec.get("templates") or []}
+        self._own = {name: with_defaults(template, self._defaults) for name, template in own.items()}
         self._stored = stored
 
     def find(self, scope: str, origin: Mapping[str, Any]) -> Template:
         """The template that `origin` in `scope` refers to. Raises TemplateError."""
         inline: Template | None = origin.get("inline")
         if inline:
-            return inline
+            return with_defaults(inline, self._defaults)
         if name := stored_name(scope, origin):
             if name in self._stored:
-                return self._stored[name]
+                return with_defaults(self._stored[name], self._defaults)
             holder = name.split("/")[1]
             wanted = (origin.get("templateRef") or origin)["template"]
             if any(key.split("/")[1] == holder for key in self._stored):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from . import artifacts
 from .expressions import ExpressionError, evaluate, show
+from .expressions.errors import FaultError
+from .expressions.values import from_json, to_json, type_name
+from .jsontext import parameters, quoted, read, text, write
 from .loops import loop_index
-from .names import pod_name, seconds, template_name, text
+from .names import pod_name, seconds, template_name
 from .nodes import Node, Nodes
 from .phases import SUCCEEDED, UNSUCCESSFUL
 from .templates import EVERYTHING, UnresolvedError, expand, substitute
@@ -19,34 +22,73 @@ _WORD = re.compile(r"[\w-]+")
 
 
 def workflow_scope(workflow: Mapping[str, Any], now: float) -> dict[str, str]:
-    """The `workflow.*` values. `workflow.status` is the last pass's; the exit handler sees that of `finished_scope`."""
+    """The `workflow.*` values. `workflow.status` is the last pass's; the exit handler sees that of `finished_scope`.
+
+    Raises ExpressionError for a label that `workflowMetadata` can't work out.
+    """
     metadata, spec, status = workflow["metadata"], workflow["spec"], workflow.get("status") or {}
     started = seconds(status.get("startedAt")) or now
-    created = metadata.get("creationTimestamp") or ""
     scope = {
         "workflow.name": metadata["name"],
         "workflow.namespace": metadata.get("namespace") or "",
         "workflow.uid": metadata.get("uid") or "",
         "workflow.mainEntrypoint": spec.get("entrypoint") or "",
         "workflow.serviceAccountName": spec.get("serviceAccountName") or "",
-        "workflow.creationTimestamp": created,
-        "workflow.creationTimestamp.RFC3339": created,
-        "workflow.creationTimestamp.s": str(int(seconds(created))),
         "workflow.status": status.get("phase") or "",
         "workflow.duration": f"{max(now - started, 0.0):f}",
+        **_created(metadata.get("creationTimestamp") or ""),
     }
     if spec.get("priority") is not None:
         scope["workflow.priority"] = str(spec["priority"])
-    for kind in ("labels", "annotations"):
-        values = metadata.get(kind) or {}
-        scope[f"workflow.{kind}"] = scope[f"workflow.{kind}.json"] = _json(values)
-        scope.update({f"workflow.{kind}.{name}": text(value) for name, value in values.items()})
-    parameters = (spec.get("arguments") or {}).get("parameters") or []
-    scope["workflow.parameters"] = scope["workflow.parameters.json"] = _json(parameters)
-    scope.update({f"workflow.parameters.{p['name']}": text(p["value"]) for p in parameters if "value" in p})
-    outputs = (status.get("outputs") or {}).get("parameters") or []
-    scope.update({f"workflow.outputs.parameters.{p['name']}": text(p["value"]) for p in outputs if "value" in p})
+    scheduled = (metadata.get("annotations") or {}).get("workflows.argoproj.io/scheduled-time")
+    if scheduled is not None:
+        scope["workflow.scheduledTime"] = scheduled
+    declared = (spec.get("arguments") or {}).get("parameters")
+    scope["workflow.parameters"] = scope["workflow.parameters.json"] = parameters(declared)
+    scope |= _values("workflow.parameters", declared)
+    scope |= _values("workflow.outputs.parameters", (status.get("outputs") or {}).get("parameters"))
+    return scope | _metadata(metadata, spec.get("workflowMetadata") or {}, scope)
+
+
+def _values(prefix: str, declared: list[Any] | None) -> dict[str, str]:
+    return {f"{prefix}.{p['name']}": text(p["value"]) for p in declared or [] if p.get("value") is not None}
+
+
+def _created(timestamp: str) -> dict[str, str]:
+    """`workflow.creationTimestamp`, whole, in seconds, and by the letters of strftime."""
+    name = "workflow.creationTimestamp"
+    moment = datetime.fromtimestamp(seconds(timestamp), UTC)
+    letters = {f"{name}.{letter}": moment.strftime(f"%{letter}") for letter in "BbmAadHIMSYyp"}
+    fixed = {f"{name}.Z": "UTC", f"{name}.z": "+0000", f"{name}.L": ".000", f"{name}.s": str(int(seconds(timestamp)))}
+    return {name: timestamp, f"{name}.RFC3339": timestamp, **letters, **fixed}
+
+
+def _metadata(metadata: Mapping[str, Any], added: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, str]:
+    """Labels and annotations: the Workflow's own, and those that `workflowMetadata` adds, some by an expression."""
+    scope: dict[str, str] = {}
+    for kind in ("annotations", "labels"):
+        values = {**(metadata.get(kind) or {}), **(added.get(kind) or {})}
+        if kind == "labels":
+            labels = {f"workflow.labels.{name}": text(value) for name, value in values.items()}
+            names = expand({**known, **scope, **labels, "workflow.status": "", "workflow.duration": "0.000000"})
+            values |= {name: _label(name, source, names) for name, source in (added.get("labelsFrom") or {}).items()}
+        scope |= {f"workflow.{kind}.{name}": text(value) for name, value in values.items()}
+        whole = {name: text(values[name]) for name in sorted(values)}
+        scope[f"workflow.{kind}"] = scope[f"workflow.{kind}.json"] = write(whole) if whole else "null"
     return scope
+
+
+def _label(name: str, source: Mapping[str, Any], names: Mapping[str, Any]) -> str:
+    expression = source.get("expression") or ""
+    try:
+        value = evaluate(expression, names)
+    except ExpressionError as error:
+        said = f"failed to evaluate label {quoted(name)} expression {quoted(expression)}: {error}"
+        raise ExpressionError(said) from None
+    if not isinstance(value, str):
+        said = f"failed to evaluate label {quoted(name)} expression {quoted(expression)}"
+        raise ExpressionError(f"{said} evaluted to {type_name(value)} but must be a string")
+    return value
 
 
 def finished_scope(nodes: Nodes, phase: str) -> dict[str, str]:
@@ -63,13 +105,12 @@ def finished_scope(nodes: Nodes, phase: str) -> dict[str, str]:
         for node in nodes
         if node["phase"] in UNSUCCESSFUL
     ]
-    return {"workflow.status": phase, "workflow.failures": json.dumps(_json(failures))}
+    return {"workflow.status": phase, "workflow.failures": quoted(write(failures or None))}
 
 
 def input_scope(inputs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    scope = {f"inputs.parameters.{p['name']}": text(p["value"]) for p in inputs}
-    scope["inputs.parameters"] = _json(list(inputs))
-    return scope
+    declared = list(inputs)
+    return {**_values("inputs.parameters", declared), "inputs.parameters": parameters(declared)}
 
 
 def node_scope(nodes: Nodes, prefix: str, node: Node) -> dict[str, str]:
@@ -111,7 +152,7 @@ def group_scope(prefix: str, runs: Iterable[Node]) -> dict[str, str]:
             results.append(_read(outputs["result"]))
     if not own:
         return {}
-    scope = {f"{prefix}.outputs.result": _json(results), f"{prefix}.outputs.parameters": _json(each)}
+    scope = {f"{prefix}.outputs.result": write(results), f"{prefix}.outputs.parameters": to_json(each)}
     scope.update({f"{prefix}.outputs.parameters.{name}": _aggregate(found) for name, found in values.items()})
     return scope
 
@@ -149,10 +190,6 @@ def template_outputs(
     return {name: several for name, several in (("parameters", found), ("artifacts", files)) if several} or None
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 def _texts(value: Any) -> Iterator[str]:
     """The strings in `value` that hold references."""
     if isinstance(value, str):
@@ -165,18 +202,15 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _read(result: str) -> Any:
     try:
-        return json.loads(result)
-    except ValueError:
-        first = result.lstrip()[:1]
-        raise UnresolvedError(
-            f"invalid character '{first}' looking for beginning of value" if first else "unexpected end of JSON input"
-        ) from None
+        return read(result)
+    except ValueError as error:
+        raise UnresolvedError(str(error)) from None
 
 
 def _aggregate(values: list[str]) -> str:
     """A JSON list of the values; where all of them are JSON objects or lists, of what they say."""
     try:
-        read = [json.loads(value) for value in values]
-    except ValueError:
-        return _json(values)
-    return _json(read if all(isinstance(item, (dict, list)) for item in read) else values)
+        said = [from_json(value) for value in values]
+    except FaultError:
+        return to_json(values)
+    return to_json(said if all(isinstance(item, (dict, list)) for item in said) else values)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from .calls import TemplateError
 from .durations import duration
-from .names import seconds, template_name, text
+from .jsontext import text
+from .names import seconds, template_name
 from .nodes import Node, Nodes
 from .outputs import publish
 from .phases import PENDING, RUNNING, SUCCEEDED

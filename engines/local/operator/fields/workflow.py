@@ -97,9 +97,13 @@ ARGUMENTS = Table(
         "parameters": Each(
             Table(
                 "arguments: parameters",
-                {"name": TEXT, "value": VALUE},
-                refused=because("write value", "default", "valueFrom")
-                | because("", "description", "enum", "globalName"),
+                {"name": TEXT, "value": VALUE, "enum": Each(VALUE)},
+                {
+                    "description": "it is for people",
+                    "default": "Argo looks at those of inputs alone",
+                    "globalName": "Argo looks at those of outputs alone",
+                },
+                {"valueFrom": "write value, or --param"},
             )
         ),
         **_ARTIFACTS,
@@ -109,7 +113,12 @@ INPUTS = Table(
     "inputs",
     {
         "parameters": Each(
-            Table("inputs: parameters", _PARAMETER, refused=because("write value", "valueFrom", "globalName"))
+            Table(
+                "inputs: parameters",
+                _PARAMETER,
+                {"globalName": "Argo looks at those of outputs alone"},
+                {"valueFrom": "write value or default"},
+            )
         ),
         **_ARTIFACTS,
     },
@@ -215,6 +224,15 @@ SPEC = Table(
         "workflowTemplateRef": Table("workflowTemplateRef", {"name": TEXT, "clusterScope": FLAG}),
         "arguments": ARGUMENTS,
         "templates": Each(TEMPLATE),
+        "templateDefaults": TEMPLATE,
+        "workflowMetadata": Table(
+            "workflowMetadata",
+            {
+                "labels": LABELS,
+                "annotations": LABELS,
+                "labelsFrom": Named(Table("labelsFrom", {"expression": EXPRESSION})),
+            },
+        ),
         "volumeClaimTemplates": Each(CLAIM),
         "suspend": FLAG,
         "shutdown": OneOf("", "Stop", "Terminate"),
@@ -228,7 +246,7 @@ SPEC = Table(
     | because(PODS, "podMetadata", "podDisruptionBudget")
     | because(ARGO, "executor", "metrics", "archiveLogs")
     | {"podPriorityClassName": PLACING, "securityContext": USERS, "imagePullSecrets": IMAGES},
-    _LOCKS | _HOSTS | {"artifactRepositoryRef": _STORE} | because("", "templateDefaults", "workflowMetadata"),
+    _LOCKS | _HOSTS | {"artifactRepositoryRef": _STORE},
 )
 WORKFLOW = Table(
     "Workflow",

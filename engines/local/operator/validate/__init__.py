@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..fields import findings
-from ..names import text
+from ..jsontext import text
 from ..paths import Path, dotted
 from ..scope import workflow_scope
 from . import retries
@@ -91,9 +91,9 @@ def _known_at_exit(spec: Mapping[str, Any]) -> set[str]:
 
 
 def _globals(workflow: Mapping[str, Any]) -> set[str]:
-    metadata = {"name": "", **workflow["metadata"]}
-    known = set(workflow_scope({**workflow, "metadata": metadata}, 0.0))
-    spec = workflow["spec"]
+    metadata, spec = {"name": "", **workflow["metadata"]}, workflow["spec"]
+    plain = {key: value for key, value in spec.items() if key != "workflowMetadata"}
+    known = set(workflow_scope({**workflow, "metadata": metadata, "spec": plain}, 0.0))
     known |= {f"workflow.parameters.{p.get('name')}" for p in parameters(spec, "arguments")}
     if not parameters(spec, "arguments"):
         known -= {"workflow.parameters", "workflow.parameters.json"}
