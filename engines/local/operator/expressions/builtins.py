@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import functools
+import binascii
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from . import lists
 from .errors import FaultError
-from .operations import MOST_MEMORY, add, equal, fetch, less, to_int, to_text
-from .values import LIST, AnyMap, atoi, from_json, is_number, kind, parse_float, text, to_json, type_name, wrapped
+from .operations import MOST_MEMORY, less, to_int, to_text
+from .values import LIST, atoi, from_json, is_number, parse_float, text, to_json, type_name, wrapped
 
 ANY, TEXT, INT, FLOAT, BOOL, TEXTS = "interface {}", "string", "int", "float64", "bool", "[]string"
 
@@ -126,151 +126,13 @@ def _last_index(value: str, part: str) -> int:
     return at if at < 0 else len(value[:at].encode())
 
 
-def _extreme(name: str, before: Callable[[Any, Any], bool]) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
-        best: Any = None
-        for argument in arguments:
-            if not isinstance(argument, list) and not is_number(argument):
-                if len(arguments) == 1:
-                    return argument
-                raise FaultError(f"invalid argument for {name} (type {type_name(argument)})")
-            for value in [call(item) for item in argument] if isinstance(argument, list) else [argument]:
-                if not is_number(value):
-                    raise FaultError(f"invalid argument for {name} (type {type_name(value)})")
-                if best is None or before(best, value):
-                    best = value
-        return best
-
-    return call
-
-
-def _numbers(name: str, arguments: Any) -> list[float]:
-    found: list[float] = []
-    for argument in arguments:
-        if isinstance(argument, list):
-            found += _numbers(name, argument)
-        elif is_number(argument):
-            found.append(float(argument))
-        else:
-            raise FaultError(f"invalid argument for {name} (type {type_name(argument)})")
-    return found
-
-
-def _mean(*arguments: Any) -> float:
-    values = _numbers("mean", arguments)
-    return sum(values) / len(values) if values else 0.0
-
-
-def _median(*arguments: Any) -> float:
-    values = sorted(_numbers("median", arguments))
-    middle = len(values) // 2
-    if not values:
-        return 0.0
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
-
-
 def from_base64(value: str) -> str:
     try:
-        return base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True).decode(errors="replace")
+        return binascii.a2b_base64(value.replace("\n", "").replace("\r", ""), strict_mode=True).decode(errors="replace")
     except ValueError:
         known = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
         bad = next((at for at, c in enumerate(value) if c not in known), len(value) // 4 * 4)
         raise FaultError(f"illegal base64 data at input byte {bad}") from None
-
-
-def _of_list(name: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise FaultError(f"cannot {name} {kind(value)}")
-    return value
-
-
-def _of_map(name: str, value: Any) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise FaultError(f"cannot {name} {kind(value)}")
-    return value
-
-
-def _end(at: int) -> Callable[[Any], Any]:
-    def call(value: Any) -> Any:
-        try:
-            return fetch(value, at)
-        except FaultError:
-            return None
-
-    return call
-
-
-def _get(holder: Any, key: Any) -> Any:
-    if isinstance(holder, (list, str)):
-        try:
-            return fetch(holder, key)
-        except FaultError as error:
-            if not str(error).startswith("index out of range"):
-                raise
-            return None
-    return fetch(holder, key) if isinstance(holder, Mapping) else None
-
-
-def _take(value: Any, count: Any) -> list[Any]:
-    items = _of_list("take from", value)
-    if type(count) is not int:
-        raise FaultError(f"cannot take {kind(count)} elements")
-    if count < 0:
-        raise FaultError("reflect.Value.Slice: slice index out of bounds")
-    return items[:count]
-
-
-def _from_pairs(value: Any) -> AnyMap:
-    found = AnyMap()
-    for pair in _of_list("transform from pairs", value):
-        if not isinstance(pair, list):
-            raise FaultError(f"invalid pair {text(pair)}")
-        if len(pair) != 2:
-            raise FaultError(f"invalid pair length {text(pair)}")
-        found[pair[0]] = pair[1]
-    return found
-
-
-def _unique(value: Any) -> list[Any]:
-    found: list[Any] = []
-    for item in _of_list("uniq", value):
-        if not any(equal(item, known) for known in found):
-            found.append(item)
-    return found
-
-
-def _concat(*values: Any) -> list[Any]:
-    return [item for value in values for item in _of_list("concat", value)]
-
-
-def flatten(value: Any) -> list[Any]:
-    found: list[Any] = []
-    for item in _of_list("flatten", value):
-        found += flatten(item) if isinstance(item, list) else [item]
-    return found
-
-
-def in_order(items: list[Any], values: list[Any], order: str, said: str) -> list[Any]:
-    """`items` by their `values`, ascending or descending."""
-    if order not in ("asc", "desc"):
-        raise FaultError(said)
-
-    def compare(a: int, b: int) -> int:
-        before = less(values[a], values[b])
-        return -1 if before else int(less(values[b], values[a]))
-
-    found = sorted(range(len(items)), key=functools.cmp_to_key(compare), reverse=order == "desc")
-    return [items[at] for at in found]
-
-
-def _sort(value: Any, order: str = "asc") -> list[Any] | None:
-    items = value if isinstance(value, list) else []
-    found = in_order(items, items, order, f"invalid order {order}, expected asc or desc")
-    return found if isinstance(value, list) else None
-
-
-def total(values: list[Any]) -> Any:
-    return functools.reduce(lambda sum_, value: add(value, sum_), values, 0)
 
 
 def _bits(name: str, operate: Callable[[int, int], int]) -> Function:
@@ -326,27 +188,27 @@ FUNCTIONS: dict[str, Function] = {
     "lastIndexOf": Function(_last_index, (((TEXT, TEXT), INT),)),
     "hasPrefix": Function(str.startswith, (((TEXT, TEXT), BOOL),)),
     "hasSuffix": Function(str.endswith, (((TEXT, TEXT), BOOL),)),
-    "max": Function(_extreme("max", less)),
-    "min": Function(_extreme("min", lambda a, b: less(b, a))),
-    "mean": Function(_mean),
-    "median": Function(_median),
+    "max": Function(lists.extreme("max", less)),
+    "min": Function(lists.extreme("min", lambda a, b: less(b, a))),
+    "mean": Function(lists.mean),
+    "median": Function(lists.median),
     "toJSON": Function(lambda value: to_json(value, indent="  "), (((ANY,), TEXT),)),
     "fromJSON": Function(from_json, (((TEXT,), ANY),)),
-    "toBase64": Function(lambda s: base64.b64encode(s.encode()).decode(), _TEXT_TO_TEXT),
+    "toBase64": Function(lambda s: binascii.b2a_base64(s.encode(), newline=False).decode(), _TEXT_TO_TEXT),
     "fromBase64": Function(from_base64, _TEXT_TO_TEXT),
-    "first": Function(_end(0)),
-    "last": Function(_end(-1)),
-    "get": Function(_get),
-    "take": Function(_take),
-    "keys": Function(lambda value: list(_of_map("get keys from", value))),
-    "values": Function(lambda value: list(_of_map("get values from", value).values())),
-    "toPairs": Function(lambda value: [[k, v] for k, v in _of_map("transform to pairs", value).items()]),
-    "fromPairs": Function(_from_pairs),
-    "reverse": Function(lambda value: _of_list("reverse", value)[::-1]),
-    "uniq": Function(_unique),
-    "concat": Function(_concat),
-    "flatten": Function(flatten),
-    "sort": Function(_sort, _SORTS),
+    "first": Function(lists.at_place(0)),
+    "last": Function(lists.at_place(-1)),
+    "get": Function(lists.get),
+    "take": Function(lists.take),
+    "keys": Function(lambda value: list(lists.of_map("get keys from", value))),
+    "values": Function(lambda value: list(lists.of_map("get values from", value).values())),
+    "toPairs": Function(lambda value: [[k, v] for k, v in lists.of_map("transform to pairs", value).items()]),
+    "fromPairs": Function(lists.from_pairs),
+    "reverse": Function(lambda value: lists.of_list("reverse", value)[::-1]),
+    "uniq": Function(lists.unique),
+    "concat": Function(lists.concat),
+    "flatten": Function(lists.flatten),
+    "sort": Function(lists.sort, _SORTS),
     "bitand": _bits("bitand", lambda a, b: a & b),
     "bitor": _bits("bitor", lambda a, b: a | b),
     "bitxor": _bits("bitxor", lambda a, b: a ^ b),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from . import tree
-from .builtins import FUNCTIONS, Function, in_order, total
+from .builtins import FUNCTIONS, Function
 from .errors import FaultError, located
+from .lists import in_order, total
 from .operations import BINARY, MOST_MEMORY, UNARY, cut, fetch, to_bool, to_text
 from .tree import Node
 from .values import AnyMap, type_name
@@ -23,13 +23,12 @@ class _NothingError(Exception):
     """An optional member of nil: the whole chain is nil."""
 
 
-@dataclass(slots=True)
 class _Loop:
     """What a predicate is about."""
 
-    items: list[Any]
-    index: int = 0
-    acc: Any = None
+    def __init__(self, items: list[Any]) -> None:
+        self.items, self.index = items, 0
+        self.acc: Any = None
 
 
 class _Evaluator:

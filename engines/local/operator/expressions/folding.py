@@ -15,7 +15,7 @@ def fold(node: Node, source: str) -> Node:
 
 
 def _fold_within(node: Node, source: str) -> None:
-    for name in node.__dataclass_fields__:
+    for name in node.fields():
         value = getattr(node, name)
         if isinstance(value, Node):
             setattr(node, name, _folded(value, source))

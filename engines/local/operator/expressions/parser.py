@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from . import tree
 from .builtins import NAMES, PREDICATES
-from .errors import ExpressionError, located
-from .lexer import BRACKET, END, NAME, NUMBER, OPERATOR, STRING, Token, tokens
+from .lexer import BRACKET, END, NAME, NUMBER, OPERATOR, STRING, Token
+from .reader import Reader
 from .tree import Node
 
 T = TypeVar("T")
@@ -35,10 +35,9 @@ def parse(source: str) -> Node:
     return _Parser(source).parse()
 
 
-class _Parser:
+class _Parser(Reader):
     def __init__(self, source: str) -> None:
-        self.source, self.tokens = source, tokens(source)
-        self.at = 0
+        super().__init__(source)
         self.depth = 0
         self.predicates = 0  # that we are within
         self.nodes = 0
@@ -48,37 +47,6 @@ class _Parser:
         if self.token.kind != END:
             raise self.unexpected()
         return node
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.at]
-
-    def next(self) -> Token:
-        token = self.token
-        if token.kind == END:
-            raise self.error("unexpected end of expression")
-        self.at += 1
-        return token
-
-    def error(self, message: str, token: Token | None = None) -> ExpressionError:
-        return located(message, self.source, (token or self.token).at)
-
-    def unexpected(self) -> ExpressionError:
-        return self.error(f"unexpected token {self.token}")
-
-    def sees(self, kind: str, *texts: str) -> bool:
-        return self.token.kind == kind and (not texts or self.token.text in texts)
-
-    def takes(self, kind: str, *texts: str) -> bool:
-        if self.sees(kind, *texts):
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, kind: str, *texts: str) -> Token:
-        if not self.sees(kind, *texts):
-            raise self.unexpected()
-        return self.next()
 
     def made(self, node: Node) -> Node:
         self.nodes += 1

@@ -3,122 +3,144 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 
 
-@dataclass(slots=True)
 class Node:
+    __slots__ = ("at",)
+
     at: int
 
+    def fields(self) -> tuple[str, ...]:
+        """The names of what is in a node."""
+        return self.__slots__
 
-@dataclass(slots=True)
+
 class Literal(Node):
     """A number, a text, true, false or nil."""
 
-    value: object
+    __slots__ = ("value",)
+
+    def __init__(self, at: int, value: object) -> None:
+        self.at, self.value = at, value
 
 
-@dataclass(slots=True)
 class Name(Node):
-    name: str
+    __slots__ = ("name",)
+
+    def __init__(self, at: int, name: str) -> None:
+        self.at, self.name = at, name
 
 
-@dataclass(slots=True)
 class Pointer(Node):
     """`#`, or `#index` and `#acc`: what a predicate is about."""
 
-    name: str
+    __slots__ = ("name",)
+
+    def __init__(self, at: int, name: str) -> None:
+        self.at, self.name = at, name
 
 
-@dataclass(slots=True)
 class Unary(Node):
-    operator: str
-    operand: Node
+    __slots__ = ("operand", "operator")
+
+    def __init__(self, at: int, operator: str, operand: Node) -> None:
+        self.at, self.operator, self.operand = at, operator, operand
 
 
-@dataclass(slots=True)
 class Binary(Node):
-    operator: str
-    left: Node
-    right: Node
+    __slots__ = ("left", "operator", "right")
+
+    def __init__(self, at: int, operator: str, left: Node, right: Node) -> None:
+        self.at, self.operator, self.left, self.right = at, operator, left, right
 
 
-@dataclass(slots=True)
 class Choice(Node):
     """`condition ? chosen : otherwise`, also as if and else."""
 
-    condition: Node
-    chosen: Node
-    otherwise: Node
+    __slots__ = ("chosen", "condition", "otherwise")
+
+    def __init__(self, at: int, condition: Node, chosen: Node, otherwise: Node) -> None:
+        self.at, self.condition, self.chosen, self.otherwise = at, condition, chosen, otherwise
 
 
-@dataclass(slots=True)
 class Member(Node):
     """`holder.key` and `holder[key]`; `optional`: `holder?.key`; `called`: `holder.key()`."""
 
-    holder: Node
-    key: Node
-    optional: bool
-    called: bool = False
+    __slots__ = ("called", "holder", "key", "optional")
+
+    def __init__(self, at: int, holder: Node, key: Node, optional: bool, called: bool = False) -> None:
+        self.at, self.holder, self.key, self.optional, self.called = at, holder, key, optional, called
 
 
-@dataclass(slots=True)
 class Chain(Node):
     """A way of members of which at least one is optional: nil as soon as one of those has nothing to look into."""
 
-    way: Node
+    __slots__ = ("way",)
+
+    def __init__(self, at: int, way: Node) -> None:
+        self.at, self.way = at, way
 
 
-@dataclass(slots=True)
 class Slice(Node):
-    holder: Node
-    start: Node | None
-    end: Node | None
+    __slots__ = ("end", "holder", "start")
+
+    def __init__(self, at: int, holder: Node, start: Node | None, end: Node | None) -> None:
+        self.at, self.holder, self.start, self.end = at, holder, start, end
 
 
-@dataclass(slots=True)
 class Call(Node):
     """A call of what `callee` evaluates to."""
 
-    callee: Node
-    arguments: list[Node]
+    __slots__ = ("arguments", "callee")
+
+    def __init__(self, at: int, callee: Node, arguments: list[Node]) -> None:
+        self.at, self.callee, self.arguments = at, callee, arguments
 
 
-@dataclass(slots=True)
 class Builtin(Node):
     """A call of one of the language's own functions."""
 
-    name: str
-    arguments: list[Node]
+    __slots__ = ("arguments", "name")
+
+    def __init__(self, at: int, name: str, arguments: list[Node]) -> None:
+        self.at, self.name, self.arguments = at, name, arguments
 
 
-@dataclass(slots=True)
 class Predicate(Node):
     """What a function like `filter` does with each item."""
 
-    body: Node
+    __slots__ = ("body",)
+
+    def __init__(self, at: int, body: Node) -> None:
+        self.at, self.body = at, body
 
 
-@dataclass(slots=True)
 class Array(Node):
-    items: list[Node]
+    __slots__ = ("items",)
+
+    def __init__(self, at: int, items: list[Node]) -> None:
+        self.at, self.items = at, items
 
 
-@dataclass(slots=True)
 class Mapping(Node):
-    pairs: list[tuple[Node, Node]]
+    __slots__ = ("pairs",)
+
+    def __init__(self, at: int, pairs: list[tuple[Node, Node]]) -> None:
+        self.at, self.pairs = at, pairs
 
 
-@dataclass(slots=True)
 class Let(Node):
-    name: str
-    value: Node
-    body: Node
+    __slots__ = ("body", "name", "value")
+
+    def __init__(self, at: int, name: str, value: Node, body: Node) -> None:
+        self.at, self.name, self.value, self.body = at, name, value, body
 
 
-@dataclass(slots=True)
 class Sequence(Node):
-    parts: list[Node]
+    __slots__ = ("parts",)
+
+    def __init__(self, at: int, parts: list[Node]) -> None:
+        self.at, self.parts = at, parts
 
 
 def walk(tree: Node) -> Iterator[Node]:
@@ -128,8 +150,8 @@ def walk(tree: Node) -> Iterator[Node]:
         node = open_.pop()
         yield node
         below: list[Node] = []
-        for field in fields(node):
-            value = getattr(node, field.name)
+        for name in node.fields():
+            value = getattr(node, name)
             for part in value if isinstance(value, list) else (value,):
                 below += [p for p in (part if isinstance(part, tuple) else (part,)) if isinstance(p, Node)]
         open_ += reversed(below)

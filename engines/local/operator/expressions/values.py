@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 from .errors import FaultError
@@ -82,6 +81,8 @@ def float_text(value: float, low: int, high: int) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(value):
         return "NaN"
+    from decimal import Decimal  # seldom needed, and a start-up cost
+
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int)
     minus = "-" if sign else ""
