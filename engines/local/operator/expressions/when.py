@@ -80,7 +80,7 @@ _LEVELS = (
     (words.MODIFIER, (">>", "<<")), (words.MODIFIER, ("+", "-")), (words.MODIFIER, ("*", "/", "%")),
     (words.MODIFIER, ("**",)),
 )  # fmt: skip
-_MOST_TOKENS = 500  # Argo has no such limit, but a stack that grows
+_MOST_TOKENS, _DEEPEST = 500, 32  # Argo has no such limits, but a stack that grows
 
 
 class _Stage:
@@ -110,7 +110,7 @@ class _Planner:
     def __init__(self, found: list[Token]) -> None:
         if len(found) > _MOST_TOKENS:
             raise FaultError("too long")
-        self.tokens, self.at = found, 0
+        self.tokens, self.at, self.depth = found, 0, 0
 
     def plan(self) -> _Stage | None:
         if not self.tokens:
@@ -139,8 +139,12 @@ class _Planner:
             return None
         self.at += 1
         if token.kind == words.CLAUSE:
+            self.depth += 1
+            if self.depth > _DEEPEST:
+                raise FaultError("too deeply nested")
             inner = self.level(0)
             self.at += 1
+            self.depth -= 1
             return _Stage("noop", None, inner)
         if token.kind == words.PREFIX:
             return _Stage(f"prefix {token.value}", None, self.operand())
