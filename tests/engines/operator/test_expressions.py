@@ -98,6 +98,7 @@ def test_an_error_shows_the_place() -> None:
         ("[" * 5000, "too deeply nested"),
         ("a" + ".a" * 5000, "too deeply nested"),
         ("1" + " | string()" * 5000, "too deeply nested"),
+        ("if true {1} else " * 5000 + "{2}", "too deeply nested"),
         ("1" + " + 1" * 100000, "exceeds maximum allowed nodes"),
         ("1..1000000000", "memory budget exceeded"),
         ("repeat('x', 1000000000)", "memory budget exceeded"),

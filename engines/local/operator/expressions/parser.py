@@ -131,7 +131,7 @@ class _Parser(Reader):
         condition = self.expression(0)
         chosen = self.block()
         self.expect(OPERATOR, "else")
-        otherwise = self.conditional() if self.sees(OPERATOR, "if") else self.block()
+        otherwise = self.expression(0) if self.sees(OPERATOR, "if") else self.block()
         return tree.Choice(0, condition, chosen, otherwise)
 
     def block(self) -> Node:
