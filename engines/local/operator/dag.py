@@ -50,7 +50,7 @@ def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) 
         names = list(plan.graph.tasks)
         for name in names:
             op.publish((dag.node_of(name) or {}).get("outputs"))
-        scope = {**op.globals, **dag.inputs(), **dag.scope(names)}
+        scope = {**dag.inputs(), **dag.scope(names)}
         outputs = template_outputs(plan.template, scope, dag.artifacts(names))
         if outputs:
             op.nodes.edit(op.nodes[node["id"]])["outputs"] = outputs

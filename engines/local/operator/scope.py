@@ -16,7 +16,7 @@ from .loops import loop_index
 from .names import pod_name, seconds, template_name
 from .nodes import Node, Nodes
 from .phases import SUCCEEDED, UNSUCCESSFUL
-from .templates import EVERYTHING, UnresolvedError, expand, substitute
+from .templates import UnresolvedError, expand
 
 _WORD = re.compile(r"[\w-]+")
 
@@ -171,7 +171,10 @@ def mentioned(task: Any, names: list[str]) -> list[str]:
 def template_outputs(
     template: Mapping[str, Any], scope: Mapping[str, str], known: artifacts.Lookup
 ) -> dict[str, Any] | None:
-    """The `outputs` of a DAG or steps template, out of those of its tasks. Raises UnresolvedError, ExpressionError."""
+    """The `outputs` of a DAG or steps template, out of those of its tasks. Raises UnresolvedError, ExpressionError.
+
+    `template` is substituted, `scope` has its inputs and the outputs of its tasks and nothing else.
+    """
     declared = (template.get("outputs") or {}).get("parameters") or []
     found = []
     for output in declared:
@@ -180,7 +183,7 @@ def template_outputs(
             if source.get("expression"):
                 value = show(evaluate(source["expression"], expand(scope)))
             else:
-                value = substitute(source.get("parameter") or "", scope, EVERYTHING)
+                value = _variable(source.get("parameter") or "", scope)
         except (UnresolvedError, ExpressionError):
             if "default" not in source:
                 raise
@@ -188,6 +191,18 @@ def template_outputs(
         found.append({**{k: v for k, v in output.items() if k != "valueFrom"}, "value": value})
     files = artifacts.outputs(template, known, scope)
     return {name: several for name, several in (("parameters", found), ("artifacts", files)) if several} or None
+
+
+def _variable(reference: str, scope: Mapping[str, str]) -> str:
+    """What one reference, and nothing beside it, stands for. Raises UnresolvedError."""
+    name = reference.removeprefix("{{").removesuffix("}}").strip()
+    if not name:
+        return ""
+    if name.startswith("="):
+        raise UnresolvedError(f"Unable to compile: {quoted(name[1:].strip())}")
+    if name not in scope:
+        raise UnresolvedError(f"Unable to resolve: {quoted(name)}")
+    return scope[name]
 
 
 def _texts(value: Any) -> Iterator[str]:

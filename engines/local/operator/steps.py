@@ -38,8 +38,9 @@ def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) 
         before = group
     if before is not None:
         op.nodes.edit(op.nodes[node["id"]])["outboundNodes"] = steps.outbound(before)
-    scope = steps.scope(len(steps.template["steps"]))
-    outputs = template_outputs(steps.template, {**op.globals, **scope}, steps.artifacts(len(steps.template["steps"])))
+    last = len(steps.template["steps"])
+    shared = {name: value for name, value in op.globals.items() if name.startswith("workflow.outputs.")}
+    outputs = template_outputs(steps.template, {**shared, **steps.scope(last)}, steps.artifacts(last))
     if outputs:
         op.nodes.edit(op.nodes[node["id"]])["outputs"] = outputs
         op.publish(outputs)

@@ -372,6 +372,7 @@ def test_nodes_are_connected(make: Any, machine: Any) -> None:
     ("loop", "names", "given"),
     [
         ({"withItems": ["a", 2, True, 1.5]}, ["t(0:a)", "t(1:2)", "t(2:true)", "t(3:1.5)"], ["a", "2", "true", "1.5"]),
+        ({"withItems": [1.0]}, ["t(0:1)"], ["1"]),
         ({"withItems": ["a(b)"]}, ["t(0:ab)"], ["a(b)"]),
         ({"withItems": [[1, "x"]]}, ["t(0:[1 x])"], ['[1,"x"]']),
         ({"withParam": "[3,4]"}, ["t(0:3)", "t(1:4)"], ["3", "4"]),
@@ -443,6 +444,29 @@ def test_outputs_travel(make: Any, machine: Any) -> None:
     run.end("many(0:1)", o='{"k":1}')
     value = run.request("taker")["inputs"]["parameters"][0]["value"]
     assert value == 'v [{"k":1},{"k":2}] Succeeded'
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ({"parameter": "{{tasks.a.outputs.parameters.o}}"}, "v"),
+        ({"expression": "tasks.a.outputs.parameters.o + 'x'"}, "vx"),
+        ({"parameter": "{{tasks.no.outputs.parameters.o}}", "default": "d"}, "d"),
+        ({"parameter": "{{tasks.a.outputs.result}}"}, 'Unable to resolve: "tasks.a.outputs.result"'),
+        ({"parameter": "{{workflow.name}}"}, 'Unable to resolve: "wf"'),
+    ],
+)
+def test_outputs_of_a_dag(make: Any, machine: Any, source: Any, value: str) -> None:
+    """One reference to one of its tasks, or an expression; a default for what isn't there, else Argo's error."""
+    tasks = [make.task("a", "leaf"), make.task("no", "leaf", when="1 == 2")]
+    inner = make.dag("inner", *tasks, outputs={"parameters": [{"name": "up", "valueFrom": source}]})
+    run = machine(make.workflow(make.dag("main", make.task("t", "inner")), inner, make.leaf("leaf", outputs=OUT))).go()
+    run.end("a", o="v")
+    node = run.node(".t")
+    if run.phase == "Succeeded":
+        assert node["outputs"]["parameters"] == [{"name": "up", "value": value}]
+    else:
+        assert (node["phase"], node["message"]) == ("Error", f"task 'wf.t' errored: {value}")
 
 
 def test_a_retried_task_speaks_through_its_last_attempt(make: Any, machine: Any) -> None:
