@@ -34,23 +34,28 @@ def command(files: tuple[Path, ...], cluster: bool, output: str) -> int:
     """Say all that is wrong with manifests and with Argo Workflows.
 
     A line for each: FILE:LINE: what is wrong; what to write instead. Argo refuses a Workflow (WorkflowTemplate,
-    CronWorkflow) that is `invalid`; `ffdl run` one with what is `unsupported`. A folder stands for the YAML in it.
+    CronWorkflow) that is `invalid`; `ffdl run` one with what is `unsupported`, and makes nothing of what has
+    `no-effect`, which is a note. A folder stands for the YAML in it.
 
-    Exit code 2 if there is anything.
+    Exit code 2 if there is a problem.
     """
     from ..engines.lint import NO_EFFECT, UNRESOLVED, UNSUPPORTED
 
-    accepted = (NO_EFFECT, UNRESOLVED, UNSUPPORTED) if cluster else (NO_EFFECT,)
-    found = [finding for finding in _findings(files) if finding.kind not in accepted]
+    not_meant = (NO_EFFECT, UNRESOLVED, UNSUPPORTED) if cluster else ()
+    found = [finding for finding in _findings(files) if finding.kind not in not_meant]
+    wrong = [finding for finding in found if finding.kind != NO_EFFECT]
     if output != "table":
         plain = [(finding.problem, finding.kind) for finding in found]
         write([{"file": p.file, "line": p.line, "message": p.message, "class": kind} for p, kind in plain], output)
     else:
         for finding in found:
-            click.echo(str(finding.problem))
+            if finding.kind == NO_EFFECT:
+                tell(f"Note: {finding.problem}")
+            else:
+                click.echo(str(finding.problem))
         what = str(files[0]) if len(files) == 1 else text.plural(len(files), "file")
-        tell(f"{what}: {text.plural(len(found), 'problem') if found else 'nothing is wrong'}")
-    return 2 if found else 0
+        tell(f"{what}: {text.plural(len(wrong), 'problem') if wrong else 'nothing is wrong'}")
+    return 2 if wrong else 0
 
 
 def _findings(places: tuple[Path, ...]) -> Iterator[Finding]:

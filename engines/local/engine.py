@@ -134,6 +134,8 @@ class LocalEngine:
         self._check_framework(workflow)
         if lack := self.machine.lacks(leases.demand(workflow)):
             raise Refused(f"this job can never start here: it {lack}; ask for less in the manifest")
+        if not is_training_job(workflow):
+            plain.check_room(workflow, self.machine)
         for volume in workflow["spec"].get("volumes", []):
             source = volume.get("hostPath") or {}
             if source and "OrCreate" not in source.get("type", "") and not os.path.exists(source["path"]):

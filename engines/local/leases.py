@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class Lease:
     memory: int
     gpus: list[int] = field(default_factory=list)
     subnet: int = 1
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)  # whose sum it is, where pods take theirs one by one
 
 
 def quantity(text: str | float) -> float:
@@ -58,13 +60,20 @@ def quantity(text: str | float) -> float:
     return number / 1000 if unit == "m" else number * _BYTES[unit]
 
 
-def template_demand(template: dict[str, Any]) -> Demand:
-    """What one pod of a template asks for; nothing for a pod that rides along."""
-    resources = template.get("container", {}).get("resources", {})
-    amounts = {**resources.get("limits", {}), **resources.get("requests", {})}
-    gpus = sum(int(quantity(value)) for name, value in amounts.items() if name.endswith("/gpu"))
-    demand = Demand(quantity(amounts.get("cpu", 0)), int(quantity(amounts.get("memory", 0))), gpus)
+def template_demand(template: Mapping[str, Any]) -> Demand:
+    """What one pod of a template asks for; nothing for a pod that rides along. Raises ValueError for what is no
+    quantity."""
+    parts = [template.get("container"), template.get("script"), *(template.get("sidecars") or [])]
+    parts += (template.get("containerSet") or {}).get("containers") or []
+    demand = sum((_container_demand(part) for part in parts if part), Demand())
     return demand if demand.cpus >= RIDES_ALONG or demand.gpus else Demand()
+
+
+def _container_demand(container: Mapping[str, Any]) -> Demand:
+    resources = container.get("resources") or {}
+    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    gpus = sum(int(quantity(value)) for name, value in amounts.items() if name.endswith("/gpu"))
+    return Demand(quantity(amounts.get("cpu", 0)), int(quantity(amounts.get("memory", 0))), gpus)
 
 
 def demand(workflow: dict[str, Any]) -> Demand:
@@ -157,38 +166,91 @@ def acquire(home: Home, job: Job, wanted: Demand, capacity: Capacity) -> Lease |
         mine = folder / f"{job.id}.json"
         if (held := _read(mine)) is not None:
             return held
-        ahead = _line_before(home, job, folder)
-        taken = _others(home, folder)
-        free_cpus = capacity.cpus - sum(lease.cpus for lease in taken)
-        free_memory = capacity.memory - sum(lease.memory for lease in taken)
-        used = {number for lease in taken for number in lease.gpus}
-        free_gpus = [number for number in capacity.gpus if number not in used]
-        nothing = wanted == Demand()
-        fits = wanted.cpus <= free_cpus + 1e-9 and wanted.memory <= free_memory and wanted.gpus <= len(free_gpus)
-        if nothing or (fits and not ahead):
-            subnets = {lease.subnet for lease in taken}
-            lease = Lease(
-                cpus=wanted.cpus,
-                memory=wanted.memory,
-                gpus=free_gpus[: wanted.gpus],
-                subnet=next(number for number in SUBNETS if number not in subnets),
-            )
-            write_json(mine, asdict(lease))
-            _leave(folder, job)
-            return lease
-        write_json(folder / f"{job.id}.waits", asdict(wanted))
-        if fits:
-            return f"{ahead} job{'s' if ahead > 1 else ''} ahead in line"
-        lack = _lack(wanted, free_cpus, free_memory, len(free_gpus))
-        return lack + (f"; {ahead} ahead in line" if ahead else "")
+        taken = _all(home, folder)
+        free = _free(capacity, taken)
+        if wanted != Demand() and (reason := _must_wait(home, job, wanted, free)):
+            return reason
+        subnets = {lease.subnet for lease in taken}
+        lease = Lease(
+            cpus=wanted.cpus,
+            memory=wanted.memory,
+            gpus=free.gpus[: wanted.gpus],
+            subnet=next(number for number in SUBNETS if number not in subnets),
+        )
+        write_json(mine, asdict(lease))
+        leave_line(home, job)
+        return lease
 
 
-def _lack(wanted: Demand, cpus: float, memory: float, gpus: int) -> str:
-    if wanted.gpus > gpus:
-        return f"needs {_gpus(wanted.gpus)}, {gpus} free"
-    if wanted.cpus > cpus + 1e-9:
-        return f"needs {wanted.cpus:g} CPUs, {max(0.0, cpus):g} free"
-    return f"needs {_size(wanted.memory)} of memory, {_size(int(max(0, memory)))} free"
+def acquire_for_pod(home: Home, job: Job, pod: str, wanted: Demand, capacity: Capacity) -> list[int] | str:
+    """The GPUs for one pod of a job that has a lease, which grows by what is `wanted`; or in one line why not yet: the
+    job then stands in line."""
+    folder = home.path / "leases"
+    with locked(folder / "lock"):
+        mine = folder / f"{job.id}.json"
+        lease = _read(mine) or Lease(0.0, 0)
+        if pod in lease.pods:
+            return list(lease.pods[pod]["gpus"])
+        free = _free(capacity, _all(home, folder))
+        if reason := _must_wait(home, job, wanted, free):
+            return reason
+        share = {"cpus": wanted.cpus, "memory": wanted.memory, "gpus": free.gpus[: wanted.gpus]}
+        write_json(mine, asdict(_summed(lease, {**lease.pods, pod: share})))
+        leave_line(home, job)
+        return free.gpus[: wanted.gpus]
+
+
+def release_pods(home: Home, job: Job, keep: Callable[[str], bool]) -> None:
+    """Gives back what pods of the job hold, but for those to keep."""
+    folder = home.path / "leases"
+    with locked(folder / "lock"):
+        mine = folder / f"{job.id}.json"
+        lease = _read(mine)
+        if lease is None or all(map(keep, lease.pods)):
+            return
+        write_json(mine, asdict(_summed(lease, {name: share for name, share in lease.pods.items() if keep(name)})))
+
+
+def _summed(lease: Lease, pods: dict[str, dict[str, Any]]) -> Lease:
+    return Lease(
+        cpus=sum(share["cpus"] for share in pods.values()),
+        memory=sum(share["memory"] for share in pods.values()),
+        gpus=[number for share in pods.values() for number in share["gpus"]],
+        subnet=lease.subnet,
+        pods=pods,
+    )
+
+
+def _free(capacity: Capacity, taken: list[Lease]) -> Capacity:
+    used = {number for lease in taken for number in lease.gpus}
+    return Capacity(
+        capacity.cpus - sum(lease.cpus for lease in taken),
+        capacity.memory - sum(lease.memory for lease in taken),
+        [number for number in capacity.gpus if number not in used],
+    )
+
+
+def _must_wait(home: Home, job: Job, wanted: Demand, free: Capacity) -> str:
+    """Why there is no room yet for what the job wants, which then stands in line; or nothing."""
+    folder = home.path / "leases"
+    ahead = _line_before(home, job, folder)
+    lack = _lack(wanted, free)
+    if not lack and not ahead:
+        return ""
+    write_json(folder / f"{job.id}.waits", asdict(wanted))
+    if not lack:
+        return f"{ahead} job{'s' if ahead > 1 else ''} ahead in line"
+    return lack + (f"; {ahead} ahead in line" if ahead else "")
+
+
+def _lack(wanted: Demand, free: Capacity) -> str:
+    if wanted.gpus > len(free.gpus):
+        return f"needs {_gpus(wanted.gpus)}, {len(free.gpus)} free"
+    if wanted.cpus > free.cpus + 1e-9:
+        return f"needs {wanted.cpus:g} CPUs, {max(0.0, free.cpus):g} free"
+    if wanted.memory > free.memory:
+        return f"needs {_size(wanted.memory)} of memory, {_size(int(max(0, free.memory)))} free"
+    return ""
 
 
 def _read(path: Path) -> Lease | None:
@@ -199,7 +261,7 @@ def _read(path: Path) -> Lease | None:
     return None
 
 
-def _others(home: Home, folder: Path) -> list[Lease]:
+def _all(home: Home, folder: Path) -> list[Lease]:
     """Every lease whose job still exists."""
     leases = []
     for entry in folder.glob("*.json"):
@@ -227,8 +289,9 @@ def _line_before(home: Home, job: Job, folder: Path) -> int:
     return count
 
 
-def _leave(folder: Path, job: Job) -> None:
-    (folder / f"{job.id}.waits").unlink(missing_ok=True)
+def leave_line(home: Home, job: Job) -> None:
+    """Takes the job out of the line, in which it may not be."""
+    (home.path / "leases" / f"{job.id}.waits").unlink(missing_ok=True)
 
 
 def held(home: Home, job: Job) -> Lease | None:

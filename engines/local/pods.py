@@ -182,9 +182,11 @@ class _Builder:
         )
 
     def _gpus(self, resources: Mapping[str, Any]) -> list[int]:
-        """The same share of the lease at every attempt: by the pod's index among its like."""
+        """A pod's own, or the same share of the job's lease at every attempt: by the pod's index among its like."""
         wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
         count = sum(int(quantity(value)) for name, value in wanted.items() if name.endswith("/gpu"))
+        if self._plain:
+            return self._lease.gpus[:count]
         parameters = (self._template.get("inputs") or {}).get("parameters") or []
         index = next((int(p["value"]) for p in parameters if p["name"] == "index" and str(p["value"]).isdigit()), 0)
         return self._lease.gpus[index * count : (index + 1) * count]

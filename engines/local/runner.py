@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from .objects import CannotStartError
 from .operator.names import pod_name
 from .pod import PodObservation, PodSpec
 from .runners import TERMINAL
+from .shares import NoRoomError, Shares
 from .state import NO_ROOM, Home, Job, locked, read_json, try_lock, write_json
 from .statusfile import StatusFile
 
 SETTINGS = ("FFDL_ISOLATION", "FFDL_CGROUP")
 QUEUE_LOOK_AGAIN = 5.0
+MOST_PODS = 110  # at once, of a Workflow that is no training job
 IDLE_LOOK_AGAIN = 60.0
 MOST_GATHERING = 0.1  # seconds that news may wait for more of it
 
@@ -59,9 +62,11 @@ class Runner:
         self._pods = LivePods(job.pods, self._watcher)
         self._results: dict[str, PodObservation] = {}  # of resources, which have no process
         self._terminated: set[str] = set()
-        for node in (self._status.get("nodes") or {}).values():
-            if node["type"] == "Pod" and not operator.ended(node):
-                self._pods.add(pod_name(job.id, node))
+        nodes = (self._status.get("nodes") or {}).values()
+        live = {pod_name(job.id, node) for node in nodes if node["type"] == "Pod" and not operator.ended(node)}
+        for name in live:
+            self._pods.add(name)
+        self._shares = Shares(home, job, live)
 
     def run(self) -> None:
         """Returns when the job is finished, halted or being deleted."""
@@ -92,7 +97,7 @@ class Runner:
             if known == self._source_file:
                 return {**self._source, "status": self._status}
             self._source_file = known
-        self._source = self._job.workflow()
+        self._source = _bounded(self._job.workflow())
         return {**self._source, "status": self._status}
 
     def _advance(self, workflow: dict[str, Any]) -> float | None:
@@ -135,6 +140,7 @@ class Runner:
         """Pods whose end is written down."""
         self._pods.forget(ended)
         self._terminated.difference_update(ended)
+        self._shares.release(ended)
         for name in ended:
             self._results.pop(name, None)
             if not is_training_job(workflow):  # whose pods are called the same at each attempt
@@ -164,13 +170,14 @@ class Runner:
             if not (folder / "pod.json").exists():
                 try:
                     spec = self._pod(workflow, request)
-                except CannotStartError as reason:
+                except (CannotStartError, NoRoomError) as reason:
                     self._explain(request.node_id, str(reason))
                     continue
                 folder.mkdir(mode=0o700, exist_ok=True)
                 contract.atomic_write(str(folder / "pod.json"), spec.to_json().encode(), 0o600)
             self._pods.add(request.pod_name)
             supervisor.launch(folder)
+        self._shares.settle()
 
     def _explain(self, node_id: str, reason: str) -> None:
         """A pod that can't start is Pending, with the reason as its node's message."""
@@ -181,10 +188,12 @@ class Runner:
     def _pod(self, workflow: dict[str, Any], request: operator.PodRequest) -> PodSpec:
         lease = self._lease
         assert lease is not None, "a pod starts only under a lease"
+        plain = not is_training_job(workflow)
+        if plain:
+            lease = replace(lease, gpus=self._shares.take(request.pod_name, request.template))
         patch = request.template.get("podSpecPatch") or {}
         hostname, subdomain = str(patch.get("hostname") or request.pod_name), str(patch.get("subdomain") or "")
         address = self._addresses.of(hostname, subdomain, lease.subnet)
-        plain = not is_training_job(workflow)
         return pods.build(self._home, self._job, request, address, lease, self._environment, plain=plain)
 
     def _apply(self, resource: operator.Resource) -> None:
@@ -253,6 +262,14 @@ class Runner:
             shutil.rmtree(self._job.path / "claims", ignore_errors=True)
         summary = job_status(workflow, self._job.report(), time.time())
         write_json(self._job.path / "summary.json", summary.to_dict())
+
+
+def _bounded(workflow: dict[str, Any]) -> dict[str, Any]:
+    """A Workflow that is no training job has no more pods at once than a node of a cluster takes."""
+    if is_training_job(workflow):
+        return workflow
+    most = min(int(workflow["spec"].get("parallelism") or MOST_PODS), MOST_PODS)
+    return {**workflow, "spec": {**workflow["spec"], "parallelism": most}}
 
 
 def main(home_path: str, job_id: str) -> int:

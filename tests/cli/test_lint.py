@@ -62,6 +62,15 @@ def test_what_only_this_engine_refuses_is_a_class_of_its_own(shell):
     assert lint(shell, text, "--cluster", code=0) == []
 
 
+def test_what_has_no_effect_here_is_a_note(shell):
+    """Nobody should wonder why a node selector selects nothing; nobody's CI should fail for it."""
+    text = WORKFLOW.replace("  entrypoint: main", "  nodeSelector: {gpu: yes please}\n  entrypoint: main")
+    said = "spec.nodeSelector: there is one machine, nothing to be placed"
+    assert lint(shell, text, code=0) == [(5, "no-effect", said)]
+    assert shell.ffdl("lint", "flow.yaml").stderr == f"Note: flow.yaml:5: {said}\nflow.yaml: nothing is wrong\n"
+    assert lint(shell, text, "--cluster", code=0) == []
+
+
 def test_several_documents_and_folders(shell):
     """A repository of Workflows is checked with one command."""
     folder = shell.folder / "workflows" / "deeper"

@@ -74,3 +74,47 @@ def test_config_maps_and_secrets_come_with_it(engine):
     job_id = engine.submit_workflow(made, **objects)
     assert ended(engine, job_id).state == "COMPLETED"
     assert [line.text for line in engine.logs(job_id, step="main")] == ["hi", "geheim"]
+
+
+def asking(command: str, name: str, items: int, **requests: str) -> dict:
+    """A loop whose pods ask for some of the machine."""
+    made = workflow(command, name=name)
+    made["spec"]["templates"][0]["container"]["resources"] = {"requests": requests}
+    loop = {"name": "each", "template": "main", "withItems": list(range(items))}
+    made["spec"]["templates"].append({"name": "loop", "dag": {"tasks": [loop]}})
+    made["spec"]["entrypoint"] = "loop"
+    return made
+
+
+def test_pods_wait_until_there_is_room_for_each(engine, monkeypatch, tmp_path):
+    """On a node of a cluster they would; all at once would slow each other down, or run out of memory."""
+    monkeypatch.setenv("FFDL_MACHINE", "cpus=2,memory=8GiB")
+    job_id = engine.submit_workflow(asking("echo begins; sleep 0.2; echo ends", "loop", 6, cpu="1"))
+    assert ended(engine, job_id).state == "COMPLETED"
+    running = most = 0
+    for line in engine.logs(job_id):
+        running += 1 if line.text == "begins" else -1
+        most = max(most, running)
+    assert most == 2
+    assert list((tmp_path / "home" / "leases").glob("loop*")) == []
+
+
+def test_a_pod_that_waits_says_for_what(engine, monkeypatch):
+    """And what can never fit is refused at once."""
+    monkeypatch.setenv("FFDL_MACHINE", "cpus=1,memory=8GiB")
+    engine.submit_workflow(asking("sleep 60", "first", 1, cpu="1"))
+    for seen in engine.watch_workflow("first"):
+        if any(node["phase"] == "Running" and node["type"] == "Pod" for node in nodes(seen)):
+            break
+    engine.submit_workflow(asking("true", "second", 1, cpu="1"))
+    for seen in engine.watch_workflow("second"):
+        if any(node.get("message") == "needs 1 CPUs, 0 free" for node in nodes(seen)):
+            break
+    engine.stop("first")
+    assert ended(engine, "second").state == "COMPLETED"
+    with pytest.raises(Refused, match="template main can never run here: it needs 2 CPUs, this machine has 1"):
+        engine.submit_workflow(asking("true", "third", 1, cpu="2"))
+
+
+def nodes(made: dict) -> list:
+    return list((made["status"].get("nodes") or {}).values())
