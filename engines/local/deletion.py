@@ -19,7 +19,7 @@ def delete(home: Home, job: Job, results: bool) -> None:
     """Ends the job's processes and removes it, what it stored too if `results`. Raises EngineError if that can't be."""
     (home.path / "active" / job.id).touch()  # before the mark: one that nobody looks for would never be seen
     try:
-        job.deleting.write_text(RESULTS if results else "")
+        contract.atomic_write(str(job.deleting), RESULTS.encode() if results else b"", 0o600)  # its runner waits for it
         while (lock := try_lock(job.runner_lock)) is None:
             time.sleep(0.05)  # its runner sees the mark and leaves
     except FileNotFoundError:  # somebody else has deleted it

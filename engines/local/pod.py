@@ -110,7 +110,7 @@ class PodSpec:
         return next((each for each in self.containers if each.name == MAIN), self.containers[-1])
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> PodSpec:

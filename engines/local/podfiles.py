@@ -40,6 +40,17 @@ class PodFiles:
     def spec(self) -> PodSpec:
         return PodSpec.from_json((self.folder / "pod.json").read_text())
 
+    def known_spec(self) -> PodSpec | None:
+        """None if it isn't there, or is as a power cut left it."""
+        try:
+            return self.spec()
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return None
+
+    def write_spec(self, spec: PodSpec) -> None:
+        """Need not survive a power cut: one that was not run yet is asked for again, one that was is lost."""
+        self._replace(self.folder / "pod.json", spec.to_json())
+
     def log(self, container: str, init: bool) -> Path:
         return self.folder / (f"init-{container}.log" if init else f"{container}.log")
 
@@ -67,9 +78,12 @@ class PodFiles:
 
     def write(self, path: Path, values: dict[str, Any]) -> None:
         """Whole or not at all to a reader; what it says matters only while the machine is up."""
+        self._replace(path, json.dumps(values))
+
+    def _replace(self, path: Path, text: str) -> None:
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as stream:
-            stream.write(json.dumps(values))
+            stream.write(text)
         os.replace(temporary, path)
 
     def read(self, path: Path) -> dict[str, Any] | None:

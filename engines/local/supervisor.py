@@ -19,6 +19,7 @@ from .podfiles import PodFiles, read_progress
 
 _BURIAL = 2.0  # seconds that one look waits for the processes of a dead supervisor's pod
 _LOCK_TRIES = 20
+_children: set[int] = set()  # supervisors that this process has started
 
 
 def launch(pod_dir: Path) -> None:
@@ -34,18 +35,17 @@ def launch(pod_dir: Path) -> None:
     try:
         if files.started.exists() or files.result.exists():
             return
-        middle = os.fork()
-        if middle == 0:
+        child = os.fork()
+        if child == 0:
             try:
                 os.setsid()
-                if os.fork() == 0:
-                    supervise.main(files, lock)
+                supervise.main(files, lock)
             finally:
                 os._exit(0)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(middle, 0)
+        _children.add(child)
     finally:
         os.close(lock)
+    _reap()
 
 
 def observe(pod_dir: Path) -> PodObservation | None:
@@ -104,6 +104,16 @@ def cleanup(pod_dir: Path) -> None:
         _clear(files, started)
 
 
+def _reap() -> None:
+    """Supervisors that have ended and are this process's children leave no more than a moment's trace of it."""
+    for child in list(_children):
+        try:
+            if os.waitpid(child, os.WNOHANG)[0]:
+                _children.discard(child)
+        except ChildProcessError:
+            _children.discard(child)
+
+
 def _files(pod_dir: Path) -> PodFiles:
     return PodFiles(Path(os.path.abspath(pod_dir)))
 
@@ -144,11 +154,12 @@ def _signal(who: dict[str, Any]) -> None:
 
 
 def _live(files: PodFiles) -> PodObservation:
-    state = files.read(files.state)
-    if state is None or not state["up"]:
+    state, spec = files.read(files.state), files.known_spec()
+    if spec is None:
         return PodObservation("Pending")
+    if state is None or not state["up"]:
+        return PodObservation("Pending", ip=spec.address)
     ends = {name: ContainerEnd(**end) for name, end in state["ends"].items()}
-    spec = files.spec()
     progress = read_progress(spec, files)
     return PodObservation(
         "Running", containers=ends, ip=spec.address, progress=progress, started_at=state["started_at"]
@@ -167,19 +178,12 @@ def _bury(files: PodFiles) -> PodObservation:
         "Error",
         -1,
         supervise.DELETED,
-        progress=_last_progress(files),
+        progress=read_progress(spec, files) if (spec := files.known_spec()) is not None else "",
         started_at=state.get("started_at"),
         finished_at=time.time(),
     )
     files.write_result(result)
     return result
-
-
-def _last_progress(files: PodFiles) -> str:
-    try:
-        return read_progress(files.spec(), files)
-    except (OSError, ValueError):  # pod.json is as a power cut left it
-        return ""
 
 
 def _end(files: PodFiles, started: dict[str, Any]) -> bool:
