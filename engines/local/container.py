@@ -3,7 +3,8 @@
 With namespaces: supervisor -> starter (makes the namespaces, ends at once) -> first (PID 1 of them, becomes the
 supervisor's own child, waits for main and for orphans; its end is the end of all in the container) -> main.
 Without: supervisor -> main. Each says on the channel that it is there; the kernel adds its pid, as the supervisor sees
-it. Main executes nothing before the supervisor has noted it, and nobody lives on when the supervisor is gone.
+it. Main executes nothing before the supervisor has noted it and first will die with the supervisor, and nobody lives on
+when that is gone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
@@ -25,16 +27,19 @@ from .podfiles import PodFiles, under_mount
 from .staging import SCRIPT_PATH
 
 # lines on the channel; the last three are followed by JSON
-FIRST, MAIN, ERROR, MISSING, ENDED = "first", "main", "error", "missing", "ended"
-ADOPTED, RUN = b"a", b"r"  # bytes on the go pipe: to first, to main
+FIRST, GUARDED, MAIN, ERROR, MISSING, ENDED = "first", "guarded", "main", "error", "missing", "ended"
+EVERY_SIGNAL = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+OF_SUPERVISOR = (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE)  # which has put all others back to their defaults
 
 
 @dataclass(frozen=True)
 class Started:
-    """The supervisor's side: `channel`, `output` and `errors` to read, `go` to write; closing it calls off what has not
-    run yet. `errors` is None where both go into one pipe, which keeps them in order."""
+    """The supervisor's side: `channel`, `output` and `errors` to read, `adopt` and `go` to write to first and main;
+    closing them calls off what has not run yet. `errors` is None where both go into one pipe, which keeps the order.
+    """
 
     channel: socket.socket
+    adopt: int
     go: int
     output: int
     errors: int | None
@@ -49,6 +54,7 @@ class _Place:
     container: Container
     files: PodFiles
     channel: socket.socket
+    adopt: int
     go: int
     output: int
     errors: int
@@ -63,16 +69,17 @@ def start(
     """Forks the container's first process and returns at once. `apart`: standard output and error have a pipe each."""
     channel, theirs = socket.socketpair()
     channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    adopt_read, adopt_write = os.pipe()
     go_read, go_write = os.pipe()
     output, output_write = os.pipe()
     errors, errors_write = os.pipe() if apart else (None, output_write)
     supervisor = os.getpid()
     starter = os.fork()
     if starter == 0:
-        place = _Place(spec, container, files, theirs, go_read, output_write, errors_write)
+        place = _Place(spec, container, files, theirs, adopt_read, go_read, output_write, errors_write)
         try:
-            keep_only({0, 1, 2, theirs.fileno(), go_read, output_write, errors_write})
-            default_signals()
+            keep_only({0, 1, 2, theirs.fileno(), adopt_read, go_read, output_write, errors_write})
+            default_signals(OF_SUPERVISOR)
             linux.die_with_parent(signal.SIGKILL)
             if os.getppid() == supervisor:
                 _start(place, isolation, mark)
@@ -81,9 +88,9 @@ def start(
         finally:
             os._exit(1)
     theirs.close()
-    for descriptor in {go_read, output_write, errors_write}:
+    for descriptor in {adopt_read, go_read, output_write, errors_write}:
         os.close(descriptor)
-    return Started(channel, go_write, output, errors, starter)
+    return Started(channel, adopt_write, go_write, output, errors, starter)
 
 
 def keep_only(wanted: set[int]) -> None:
@@ -96,10 +103,10 @@ def keep_only(wanted: set[int]) -> None:
                 continue  # the one that listed the folder
 
 
-def default_signals() -> None:
-    """Signals as a program expects them at its start: none blocked, none handled, none ignored."""
+def default_signals(numbers: Iterable[int] = EVERY_SIGNAL) -> None:
+    """Signals as a program expects them at its start: none blocked, none of `numbers` handled or ignored."""
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in numbers:
         if signal.getsignal(number) is not signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
@@ -130,18 +137,19 @@ def _start(place: _Place, isolation: str, mark: str) -> NoReturn:
 
 
 def _first(place: _Place) -> NoReturn:
-    if not os.read(place.go, 1):
-        os._exit(1)
-    linux.die_with_parent(signal.SIGKILL)  # not before: the death of the starter would have counted
-    watch = select.poll()
-    watch.register(place.go, 0)
-    if watch.poll(0):  # the supervisor died first
-        os._exit(1)
     main = os.fork()
     if main == 0:
         _main(place)
     for descriptor in {place.go, place.output, place.errors}:
         os.close(descriptor)
+    if not os.read(place.adopt, 1):
+        os._exit(1)
+    linux.die_with_parent(signal.SIGKILL)  # not before: the death of the starter would have counted
+    watch = select.poll()
+    watch.register(place.adopt, 0)
+    if watch.poll(0):  # the supervisor died first
+        os._exit(1)
+    place.say(GUARDED)
     ended = status = -1
     while ended != main:
         ended, status = os.waitpid(-1, 0)
@@ -165,6 +173,7 @@ def _end_others() -> None:
 def _main(place: _Place) -> NoReturn:
     container = place.container
     try:
+        os.close(place.adopt)
         os.setsid()
         place.say(MAIN)
         if not os.read(place.go, 1):

@@ -18,7 +18,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...learner import contract
 from .pod import Container, PodObservation, PodSpec
 
 _TAIL = 4096
@@ -68,13 +67,12 @@ class PodFiles:
                 folder.chmod(0o700)
 
     def write_durably(self, path: Path, values: dict[str, Any]) -> None:
-        """Survives a power cut once this returns."""
-        contract.atomic_write(str(path), json.dumps(values).encode(), 0o600)
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        """Makes a new file, which survives a power cut once this returns. Until then it may be seen empty."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as stream:
+            stream.write(json.dumps(values).encode())
+            stream.flush()
+            os.fsync(descriptor)
 
     def write(self, path: Path, values: dict[str, Any]) -> None:
         """Whole or not at all to a reader; what it says matters only while the machine is up."""

@@ -49,11 +49,12 @@ class Running:
         self._logs = [PodLog(self._started.output, path, keep)]
         if self._started.errors is not None:
             self._logs.append(PodLog(self._started.errors, path))
-        self._go: int | None = self._started.go
+        self._pipes = [self._started.adopt, self._started.go]  # open until called off
         self.first: int | None = None  # whose end is the container's
         self.main: int | None = None
         self._handle: int | None = None  # pidfd of main
         self._starter_gone = self._adopted = self._silent = False
+        self._guarded = self._isolation == sandbox.NONE  # nothing of it outlives the supervisor
         self.released = self.asked = self.killing = False
         self._deadline: float | None = None
         self._status: int | None = None  # main's, as from waitpid
@@ -97,7 +98,7 @@ class Running:
 
     def go_on(self) -> None:
         """To be called once it is noted down what has been released."""
-        self._tell(containers.RUN)
+        self._tell(self._started.go)
 
     def ask(self, grace: float) -> None:
         """SIGTERM to the command's process group, SIGKILL to all after `grace` seconds; at once if it does not run."""
@@ -205,10 +206,18 @@ class Running:
         elif word == containers.FIRST and not over:
             self.first = sender
             self._adopt()
+        elif word == containers.GUARDED and not over:
+            self._guarded = True
+            self._greet()
         elif word == containers.MAIN and not over:
             self.main = sender
             if self._isolation == sandbox.NONE:
                 self.first = sender
+            self._greet()
+
+    def _greet(self) -> None:
+        """Once the command waits and nothing of it would outlive the supervisor, this one is told so."""
+        if self.main is not None and self._guarded:
             self._met(self)
 
     def _adopt(self) -> None:
@@ -217,7 +226,7 @@ class Running:
             self._adopted = True
             if self.killing:
                 self.kill()
-            self._tell(containers.ADOPTED)
+            self._tell(self._started.adopt)
 
     def _terminate(self) -> None:
         if self.main is None:
@@ -227,13 +236,13 @@ class Running:
                 signal.pidfd_send_signal(self._handle, 0)  # it is still who has this pid
             os.killpg(self.main, signal.SIGTERM)
 
-    def _tell(self, what: bytes) -> None:
-        if self._go is not None:
+    def _tell(self, pipe: int) -> None:
+        if pipe in self._pipes:
             with contextlib.suppress(BrokenPipeError):
-                os.write(self._go, what)
+                os.write(pipe, b"!")
 
     def _call_off(self) -> None:
-        """Closes the go pipe: who waits at it leaves."""
-        if self._go is not None:
-            os.close(self._go)
-            self._go = None
+        """Closes the pipes: who waits at one leaves."""
+        for pipe in self._pipes:
+            os.close(pipe)
+        self._pipes = []

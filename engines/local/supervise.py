@@ -37,6 +37,7 @@ _KILL_INTERVAL = 0.02  # seconds
 def main(files: PodFiles, lock: int) -> NoReturn:
     """Turns this process, a fork, into the pod's supervisor. `lock` is the descriptor that holds the pod's lock."""
     try:
+        os.setpgid(0, 0)
         gc.disable()  # objects of the process this was forked from must not close descriptors that mean others here
         os.chdir("/")
         log = os.open(files.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

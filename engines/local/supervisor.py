@@ -37,11 +37,9 @@ def launch(pod_dir: Path) -> None:
             return
         child = os.fork()
         if child == 0:
-            try:
-                os.setsid()
-                supervise.main(files, lock)
-            finally:
-                os._exit(0)
+            supervise.main(files, lock)
+        with contextlib.suppress(OSError):  # it has ended
+            os.setpgid(child, child)  # before this returns: what is sent to our own group is not meant for the pod
         _children.add(child)
     finally:
         os.close(lock)
@@ -169,10 +167,10 @@ def _live(files: PodFiles) -> PodObservation:
 def _bury(files: PodFiles) -> PodObservation:
     """The supervisor is dead, this process holds the lock: ends what is left of the pod, then notes its end."""
     started = files.read(files.started)
-    assert started is not None
-    if started["supervisor"]["boot"] == processes.boot_id() and not _end(files, started):
-        return _live(files)
-    _clear(files, started)
+    if started is not None:  # else it died while it wrote that: nothing has run yet
+        if started["supervisor"]["boot"] == processes.boot_id() and not _end(files, started):
+            return _live(files)
+        _clear(files, started)
     state = files.read(files.state) or {}
     result = PodObservation(
         "Error",

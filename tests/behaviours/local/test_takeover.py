@@ -128,7 +128,7 @@ def test_a_job_keeps_the_settings_it_was_submitted_with(user: LocalUser) -> None
     (user.folder / "gate").touch()
     assert user.until_over(job).state == "COMPLETED", user.story()
     (pod,) = user.home.glob("jobs/*/pods/*-store-results-*/pod.json")
-    assert json.loads(pod.read_text())["main"]["env"].get("FFDL_RETRY_SECONDS") == "1"
+    assert json.loads(pod.read_text())["containers"][0]["env"].get("FFDL_RETRY_SECONDS") == "1"
 
 
 # --- the clock --------------------------------------------------------------------------------------------------------
