@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x04000000, 0x10000000, 0x20000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
@@ -59,6 +60,16 @@ def make_read_only(target: str) -> None:
     except OSError:
         kept = os.statvfs(target).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)  # a user namespace may not clear them
         mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+
+
+def join_namespaces(pid: int, kinds: Iterable[str]) -> None:
+    """Joins those namespaces of a process that are not this one's own; a PID namespace is this one's children's."""
+    theirs = [f"/proc/{pid}/ns/{kind}" for kind in kinds]
+    others = [path for path in theirs if os.readlink(path) != os.readlink(path.replace(str(pid), "self"))]
+    descriptors = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in others]  # while /proc is still our own
+    for descriptor in descriptors:
+        _call("setns", ctypes.c_int(descriptor), ctypes.c_int(0))
+        os.close(descriptor)
 
 
 def set_hostname(name: str) -> None:

@@ -32,6 +32,27 @@ class Volume:
     mode: int = 0o755
 
 
+HTTP, TCP, EXEC = "http", "tcp", "exec"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How to find out whether a container is ready: `kind` HTTP (an answer of 200 to 399), TCP (a connection) or EXEC
+    (exit code 0). Times in seconds; `successes` in a row count."""
+
+    kind: str
+    host: str = ""  # default: the pod's address
+    port: int = 0
+    path: str = "/"
+    headers: dict[str, str] = field(default_factory=dict)
+    tls: bool = False
+    command: list[str] = field(default_factory=list)
+    delay: float = 0.0
+    period: float = 10.0
+    timeout: float = 1.0
+    successes: int = 1
+
+
 @dataclass(frozen=True)
 class Container:
     """`after` names the containers beside it that must have ended well before its command runs.
@@ -48,6 +69,7 @@ class Container:
     after: list[str] = field(default_factory=list)
     tries: int = 1
     pause: float = 0.0
+    probe: Probe | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +147,8 @@ class PodSpec:
 
 
 def _container(values: dict[str, Any]) -> Container:
-    return Container(**{**values, "mounts": [Mount(**m) for m in values["mounts"]]})
+    probe = values["probe"] and Probe(**values["probe"])
+    return Container(**{**values, "mounts": [Mount(**m) for m in values["mounts"]], "probe": probe})
 
 
 @dataclass(frozen=True)

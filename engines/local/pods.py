@@ -15,7 +15,7 @@ from .objects import CannotStartError, Objects
 from .operator import PodRequest
 from .operator.containers import mains
 from .operator.durations import duration
-from .pod import MAIN, Artifact, Container, Mount, Output, PodSpec, Volume
+from .pod import EXEC, HTTP, MAIN, TCP, Artifact, Container, Mount, Output, PodSpec, Probe, Volume
 from .podfiles import under_mount
 from .state import Home, Job
 from .volumes import Volumes
@@ -134,6 +134,7 @@ class _Builder:
             after=container.get("dependencies") or [],
             tries=max(1, int(retries.get("retries") or 1)),
             pause=duration(retries.get("duration") or "0"),
+            probe=_probe(container, env) if self._template.get("daemon") else None,
         )
 
     def _own_places(self, name: str, mounts: list[Mount], cwd: str) -> None:
@@ -190,6 +191,28 @@ class _Builder:
         parameters = (self._template.get("inputs") or {}).get("parameters") or []
         index = next((int(p["value"]) for p in parameters if p["name"] == "index" and str(p["value"]).isdigit()), 0)
         return self._lease.gpus[index * count : (index + 1) * count]
+
+
+def _probe(container: Mapping[str, Any], env: Mapping[str, str]) -> Probe | None:
+    """The readiness probe of a container; only those of daemons are ever looked at."""
+    probe = container.get("readinessProbe")
+    if not probe:
+        return None
+    names = {port["name"]: port["containerPort"] for port in container.get("ports") or [] if port.get("name")}
+    asked: Mapping[str, Any] = probe.get("httpGet") or probe.get("tcpSocket") or {}
+    return Probe(
+        kind=HTTP if probe.get("httpGet") else TCP if probe.get("tcpSocket") else EXEC,
+        host=asked.get("host") or "",
+        port=int(names.get(asked.get("port"), asked.get("port") or 0)),
+        path=asked.get("path") or "/",
+        headers={header["name"]: header.get("value") or "" for header in asked.get("httpHeaders") or []},
+        tls=asked.get("scheme") == "HTTPS",
+        command=[expand(part, env) for part in (probe.get("exec") or {}).get("command") or []],
+        delay=float(probe.get("initialDelaySeconds") or 0),
+        period=float(probe.get("periodSeconds") or 10),
+        timeout=float(probe.get("timeoutSeconds") or 1),
+        successes=int(probe.get("successThreshold") or 1),
+    )
 
 
 def _located(artifact: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from .memory import MemoryLimit
 from .pod import Container, ContainerEnd, PodSpec
 from .podfiles import PodFiles
 from .podlog import PodLog
+from .probe import Probing
 
 INIT, MAIN, SIDECAR = "init", "main", "sidecar"  # what a container is to its pod
 _KILL_INTERVAL = 0.02  # seconds
@@ -63,6 +64,7 @@ class Running:
         self.error = ""  # why the container could not be set up
         self.outputs = outputs.Outputs()
         self.started_at: float | None = None
+        self._probing: Probing | None = None
         self._started.channel.setblocking(False)
         self.sources: dict[int, Callable[[], bool]] = {log.pipe: log.pump for log in self._logs}
         self.sources[self._started.channel.fileno()] = self._listen
@@ -72,9 +74,15 @@ class Running:
         """The last of what the command wrote to its standard output, as much as was to be kept."""
         return self._logs[0].kept
 
+    @property
+    def ready(self) -> bool:
+        """Whether its command runs and, if there is a way to tell, answers."""
+        return self.released and (self._probing is None or self._probing.ready)
+
     def due(self) -> float | None:
         """When something has to be done by the clock, in seconds of time.monotonic()."""
         times = [self.memory.next_look, None if self.killing else self._deadline]
+        times.append(None if self._probing is None else self._probing.due())
         if self.killing and self._isolation == sandbox.NONE:
             times.append(time.monotonic() + _KILL_INTERVAL)
         return min((moment for moment in times if moment is not None), default=None)
@@ -86,6 +94,8 @@ class Running:
             self.kill()
         if self.memory.due() and self.memory.exceeded(self._members):
             self.kill()
+        if self._probing is not None:
+            self._probing.attend()
 
     def release(self) -> None:
         """Lets the command, which waits, run."""
@@ -95,6 +105,9 @@ class Running:
         self.memory.apply(self.main)
         self.started_at = time.time()
         self.released = True
+        if self.what.probe is not None and self.first is not None:
+            root = str(self._files.links(self.what.name)) if self._isolation == sandbox.NONE else ""
+            self._probing = Probing(self.what, self._spec.address, self.first, root)
 
     def go_on(self) -> None:
         """To be called once it is noted down what has been released."""
@@ -121,8 +134,8 @@ class Running:
         elif self.first is not None:
             processes.send(self.first, signal.SIGKILL)  # not reaped yet, so the pid is its own
 
-    def reaped(self, pid: int, status: int) -> None:
-        """A child of the supervisor has ended; it may have been one of this container's."""
+    def reaped(self, pid: int, status: int) -> bool:
+        """A child of the supervisor has ended; it may have been one of this container's. Whether that made it ready."""
         self._listen()  # to what it said before its end
         if pid == self._started.starter:
             self._starter_gone = True
@@ -131,7 +144,8 @@ class Running:
                 self._status = status
                 self.kill()
         if pid == self.first:
-            self.first = None
+            self.first = self._probing = None
+        return self._probing is not None and self._probing.reaped(pid, status)
 
     def over(self, childless: bool) -> bool:
         """Whether none of its processes is left. `childless`: none of the supervisor's is."""

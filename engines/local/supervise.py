@@ -294,6 +294,7 @@ class Supervisor:
         up = [running for running in self._live if running.released]
         state = {
             "up": bool(self._ends) or (len(up) == len(self._live) and not any(running.kind == INIT for running in up)),
+            "ready": all(running.ready for running in self._live),
             "started_at": self._started_at,
             "containers": {
                 running.what.name: {"first": _identity(running.first), "main": _identity(running.main)}
@@ -348,8 +349,9 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
-            for running in self._live:
-                running.reaped(pid, status)
+            ready = [running for running in self._live if running.reaped(pid, status)]
+            if ready:
+                self._write_state()
 
     def _end_all(self) -> None:
         """What an error left behind."""

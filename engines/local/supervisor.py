@@ -160,7 +160,12 @@ def _live(files: PodFiles) -> PodObservation:
     ends = {name: ContainerEnd(**end) for name, end in state["ends"].items()}
     progress = read_progress(spec, files)
     return PodObservation(
-        "Running", containers=ends, ip=spec.address, progress=progress, started_at=state["started_at"]
+        "Running",
+        containers=ends,
+        ready=state["ready"],
+        ip=spec.address,
+        progress=progress,
+        started_at=state["started_at"],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -264,3 +265,62 @@ def test_what_a_step_brings_along_is_not_missed(engine: LocalEngine) -> None:
     unused = {"name": "unused", "container": {"image": "x", "command": ["no-such-program"]}}
     run = Run(engine, main, unused)
     assert (run.phase, run.said()) == ("Succeeded", ["hello"])
+
+
+SERVER = """
+import http.server, socket, sys, time
+time.sleep(0.3)
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/ready" else 404)
+        self.end_headers()
+        self.wfile.write(b"served")
+    def log_message(self, *said):
+        print(self.path, flush=True)
+server = http.server.HTTPServer((sys.argv[1], 0 if len(sys.argv) < 3 else int(sys.argv[2])), Answer)
+open("up", "w").write(str(server.server_port))
+server.serve_forever()
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("kind", ["httpGet", "tcpSocket", "exec"])
+def test_a_daemon_serves_once_it_answers(engine: LocalEngine, kind: str) -> None:
+    """What comes after a server starts when its probe has succeeded, finds it at its address, and ends it."""
+    port = free_port()
+    probe: Template = {
+        "httpGet": {"httpGet": {"path": "/ready", "port": "web"}},
+        "tcpSocket": {"tcpSocket": {"port": port}},
+        "exec": {"exec": {"command": ["sh", "-c", f"[ -s ${{FFDL_ROOT:-}}/ffdl/run/up ] # {port}"]}},
+    }[kind]
+    command = [
+        sys.executable,
+        "-S",
+        "-c",
+        f"import os; os.chdir(os.environ.get('FFDL_ROOT','') + '/ffdl/run')\n{SERVER}",
+    ]
+    server = {
+        "name": "server",
+        "daemon": True,
+        "container": {
+            "image": "x", "command": command, "args": ["0.0.0.0", str(port)],
+            "ports": [{"name": "web", "containerPort": port}], "readinessProbe": {**probe, "periodSeconds": 1},
+        },
+    }  # fmt: skip
+    fetch = f"import urllib.request as r; print(r.urlopen('http://{{{{inputs.parameters.ip}}}}:{port}/ready').read().decode())"
+    client = {
+        "name": "client",
+        "inputs": {"parameters": [{"name": "ip"}]},
+        "container": {"image": "x", "command": [sys.executable, "-c", fetch]},
+    }
+    given = {"parameters": [{"name": "ip", "value": "{{steps.server.ip}}"}]}
+    run = Run(engine, steps(step("server"), step("client", **given)), server, client)
+    assert run.phase == "Succeeded", run.status
+    assert run.said("client") == ["served"]
+    assert run.node("server")["phase"] == "Succeeded"
+    assert run.node("server")["podIP"].startswith("127.")

@@ -8,7 +8,22 @@ from typing import Any
 
 from ..paths import Path
 from .reasons import IMAGES, NETWORK, PLACING, PODS, TERMINAL, TIDYING, USERS
-from .table import FLAG, TEXT, TEXTS, VALUE, WHOLE_OR_TEXT, Each, Finding, Kind, Named, OneOf, Table, because, texts
+from .table import (
+    FLAG,
+    TEXT,
+    TEXTS,
+    VALUE,
+    WHOLE,
+    WHOLE_OR_TEXT,
+    Each,
+    Finding,
+    Kind,
+    Named,
+    OneOf,
+    Table,
+    because,
+    texts,
+)
 
 PLACEMENT = because(PLACING, "affinity", "nodeSelector", "tolerations", "schedulerName")
 
@@ -86,7 +101,26 @@ MOUNT = Table(
     refused=because("", "mountPropagation", "recursiveReadOnly"),
 )
 
-_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+READINESS = Table(
+    "readinessProbe",
+    {
+        "exec": Table("exec", {"command": TEXTS}),
+        "httpGet": Table(
+            "httpGet",
+            {
+                **texts("host", "path"),
+                "port": WHOLE_OR_TEXT,
+                "scheme": OneOf("HTTP", "HTTPS"),
+                "httpHeaders": Each(Table("httpHeaders", texts("name", "value"))),
+            },
+        ),
+        "tcpSocket": Table("tcpSocket", {"host": TEXT, "port": WHOLE_OR_TEXT}),
+        **dict.fromkeys(("initialDelaySeconds", "periodSeconds", "timeoutSeconds", "successThreshold"), WHOLE),
+    },
+    {"failureThreshold": "only the first success counts", "terminationGracePeriodSeconds": PODS},
+    {"grpc": "use httpGet, tcpSocket or exec"},
+)
+_PROBES = ("livenessProbe", "startupProbe")
 _CONTAINER: dict[str, Kind] = {
     **texts("name", "image", "workingDir"),
     "command": TEXTS,
@@ -95,6 +129,7 @@ _CONTAINER: dict[str, Kind] = {
     "envFrom": Each(ENV_FROM),
     "resources": RESOURCES,
     "volumeMounts": Each(MOUNT),
+    "readinessProbe": READINESS,
 }
 _WITHOUT_EFFECT = {
     "imagePullPolicy": IMAGES, "securityContext": USERS, "ports": NETWORK, "tty": TERMINAL,
