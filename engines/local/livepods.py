@@ -11,6 +11,7 @@ from . import supervisor
 from .notify import Watcher
 from .pod import PodObservation
 
+NEWS = ("result.json", "state.json")  # files of a pod that, when they are replaced, say what has become of it
 LOOK_AGAIN = 1.0  # progress, and supervisors that died without a word
 
 
@@ -28,7 +29,7 @@ class LivePods:
     def add(self, name: str) -> None:
         """From now on `name` is looked at; its folder need not be there yet."""
         self._seen.setdefault(name, None)
-        self._watcher.watch(self._folder / name)
+        self._watcher.watch(self._folder / name, *NEWS)
 
     def observe(self) -> Mapping[str, PodObservation]:
         """What is known of those that were ever started. One that has ended is in it until `forget`."""
@@ -40,6 +41,12 @@ class LivePods:
             if (seen is None or name in changed) and not (seen is not None and seen.ended):
                 self._seen[name] = supervisor.observe(self._folder / name)
         return {name: seen for name, seen in self._seen.items() if seen is not None}
+
+    def may_wait(self, news: set[str] | None) -> bool:
+        """Whether `news` (names of folders) is only of pods that have begun to run, and may end before one has looked."""
+        if not news:
+            return False
+        return all(name in self._seen and not (self._folder / name / NEWS[0]).exists() for name in news)
 
     def forget(self, names: Iterable[str]) -> None:
         """Their ends are written down."""

@@ -26,6 +26,7 @@ from .notify import Watcher
 from .objects import CannotStartError
 from .operator.names import pod_name
 from .pod import PodObservation, PodSpec
+from .podfiles import PodFiles
 from .runners import TERMINAL
 from .shares import NoRoomError, Shares
 from .state import NO_ROOM, Home, Job, locked, read_json, try_lock, write_json
@@ -35,7 +36,9 @@ SETTINGS = ("FFDL_ISOLATION", "FFDL_CGROUP")
 QUEUE_LOOK_AGAIN = 5.0
 MOST_PODS = 110  # at once, of a Workflow that is no training job
 IDLE_LOOK_AGAIN = 60.0
+QUICK = 0.02  # seconds of a pass that is not worth waiting for
 MOST_GATHERING = 0.1  # seconds that news may wait for more of it
+SETTLING = 0.02  # seconds in which a pod that has begun to run may end, too
 
 
 class Runner:
@@ -44,8 +47,8 @@ class Runner:
     def __init__(self, home: Home, job: Job, lock: int) -> None:
         self._home, self._job, self._lock = home, job, lock
         self._watcher = Watcher()
-        self._watcher.watch(job.path)
-        self._watcher.watch(job.control)
+        self._watcher.watch(job.path, job.deleting.name)
+        self._watcher.watch(job.control, contract.CONTROL_WORKFLOW)
         self._watcher.watch(job.control / contract.CONTROL_REQUESTS)
         self._environment = read_json(job.path / "environment.json")
         for name in SETTINGS:  # the submitter's, whoever started this runner
@@ -84,9 +87,17 @@ class Runner:
                     raise
                 wait = LOOK_AGAIN  # the disk is full: what could not be written down has not been done
             took = time.monotonic() - begun
-            if self._watcher.wait(wait):
-                time.sleep(min(took / 2, MOST_GATHERING))  # many pods have news by then, and one pass does for all
-                self._watcher.wait(0)
+            if wait > 0 and self._watcher.wait(wait):
+                self._gather(took)
+
+    def _gather(self, took: float) -> None:
+        """Lets news wait for more of it, if the pass that `took` so many seconds is better done for all at once."""
+        if took > QUICK:
+            time.sleep(min(took / 2, MOST_GATHERING))
+            self._watcher.wait(0)
+        deadline = time.monotonic() + SETTLING
+        while self._pods.may_wait(self._watcher.news()) and (left := deadline - time.monotonic()) > 0:
+            self._watcher.wait(left)
 
     def _workflow(self) -> dict[str, Any]:
         """The Workflow, its status as this runner knows it. Raises NoSuchJob, Damaged."""
@@ -174,7 +185,7 @@ class Runner:
                     self._explain(request.node_id, str(reason))
                     continue
                 folder.mkdir(mode=0o700, exist_ok=True)
-                contract.atomic_write(str(folder / "pod.json"), spec.to_json().encode(), 0o600)
+                PodFiles(folder).write_spec(spec)
             self._pods.add(request.pod_name)
             supervisor.launch(folder)
         self._shares.settle()
