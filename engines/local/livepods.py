@@ -43,7 +43,7 @@ class LivePods:
         return {name: seen for name, seen in self._seen.items() if seen is not None}
 
     def may_wait(self, news: set[str] | None) -> bool:
-        """Whether `news` (names of folders) is only of pods that have begun to run, and may end before one has looked."""
+        """Whether `news` (names of folders) is only of pods that have begun: they may end before one has looked."""
         if not news:
             return False
         return all(name in self._seen and not (self._folder / name / NEWS[0]).exists() for name in news)

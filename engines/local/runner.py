@@ -36,6 +36,7 @@ SETTINGS = ("FFDL_ISOLATION", "FFDL_CGROUP")
 QUEUE_LOOK_AGAIN = 5.0
 MOST_PODS = 110  # at once, of a Workflow that is no training job
 IDLE_LOOK_AGAIN = 60.0
+LAUNCHING = 0.2  # seconds after which what has ended meanwhile is looked at
 QUICK = 0.02  # seconds of a pass that is not worth waiting for
 MOST_GATHERING = 0.1  # seconds that news may wait for more of it
 SETTLING = 0.02  # seconds in which a pod that has begun to run may end, too
@@ -87,7 +88,7 @@ class Runner:
                     raise
                 wait = LOOK_AGAIN  # the disk is full: what could not be written down has not been done
             took = time.monotonic() - begun
-            if wait > 0 and self._watcher.wait(wait):
+            if self._watcher.wait(wait) and wait > 0:
                 self._gather(took)
 
     def _gather(self, took: float) -> None:
@@ -135,10 +136,10 @@ class Runner:
         for resource in decision.resources:
             self._apply(resource)
         live = any(not seen.ended for seen in observed.values())
-        self._start(workflow, decision)
+        more = self._start(workflow, decision)
         if decision.status.get("phase") in TERMINAL:
             return None
-        if decision.resources:
+        if decision.resources or more:
             return 0.0
         if spec.get("suspend") and not live:
             return None
@@ -174,9 +175,15 @@ class Runner:
             self._status_file.write(status)
         self._status = status
 
-    def _start(self, workflow: dict[str, Any], decision: operator.Decision) -> None:
-        """Starts what was decided, but for pods that have to wait for something that isn't there."""
-        for request in decision.start:
+    def _start(self, workflow: dict[str, Any], decision: operator.Decision) -> bool:
+        """Starts what was decided, but for pods that have to wait for something that isn't there.
+
+        After a while it leaves the others for the next pass: whether there are any.
+        """
+        deadline = time.monotonic() + LAUNCHING
+        for number, request in enumerate(decision.start):
+            if number and time.monotonic() > deadline:
+                return True
             folder = self._job.pods / request.pod_name
             if not (folder / "pod.json").exists():
                 try:
@@ -189,6 +196,7 @@ class Runner:
             self._pods.add(request.pod_name)
             supervisor.launch(folder)
         self._shares.settle()
+        return False
 
     def _explain(self, node_id: str, reason: str) -> None:
         """A pod that can't start is Pending, with the reason as its node's message."""

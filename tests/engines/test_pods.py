@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +52,6 @@ class Run:
 
     def said(self, step: str = "main") -> list[str]:
         return [line.text for line in self.engine.logs(self.id, step=step)]
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[LocalEngine]:
-    made = LocalEngine(tmp_path / "home")
-    yield made
-    for job_id in made.ids():
-        made.delete(job_id)
 
 
 @pytest.fixture
