@@ -20,7 +20,10 @@ from .settings import Settings, Verb, job_argument, on_terminal, tell
 @click.option("-d", "--dir", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Where to. [default: ./ID]")
 @click.pass_obj
 def command(settings: Settings, job_id: str, what: str | None, folder: Path | None) -> None:
-    """Fetch what a job stored: everything, or one part of it. Prints where it lies."""
+    """Fetch what a job stored: everything, or one part of it. Prints where it lies.
+
+    Of a Workflow that is no training job, the output artifacts of its nodes.
+    """
     found = settings.find(job_id)
     engine = settings.engine()
     status = engine.status(found)

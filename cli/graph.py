@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import text
-from .settings import Settings, Verb, complete_ids, on_terminal, output_option
+from .settings import Settings, Verb, complete_files_and_ids, on_terminal, output_option
 
 if TYPE_CHECKING:
     from ..engines.graph import Box
@@ -27,7 +27,7 @@ HEADINGS = ("STEP", "TEMPLATE", "AFTER")
         "ffdl graph manifest.yml -o dot | dot -Tpdf > job.pdf",
     ),
 )
-@click.argument("what", metavar="FILE|ID", shell_complete=complete_ids)
+@click.argument("what", metavar="FILE|ID", shell_complete=complete_files_and_ids)
 @click.option(
     "--templates", multiple=True, type=click.Path(path_type=Path), metavar="FOLDER",
     help="WorkflowTemplates that it refers to (may be repeated).",

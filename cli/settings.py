@@ -183,6 +183,13 @@ def complete_ids(ctx: click.Context, parameter: click.Parameter, incomplete: str
     return [item for item in items if item.value.startswith(incomplete)]
 
 
+def complete_files_and_ids(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Job ids as long as one begins so, else files."""
+    from click.shell_completion import CompletionItem
+
+    return (complete_ids(ctx, parameter, incomplete) if incomplete else []) or [CompletionItem(incomplete, type="file")]
+
+
 job_argument = click.argument("job_id", metavar="ID", type=click.STRING, shell_complete=complete_ids)
 jobs_argument = click.argument("job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=complete_ids)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..engines.tree import Item
 
 Workflow = dict[str, Any]
+MOST_WAITING = 3  # suspended nodes whose whole messages stand below the tree
 MOST_FAILED, LAST_LINES = 3, 10  # pods whose last lines are shown, and how many
 
 
@@ -53,13 +54,18 @@ class Watch:
         return in_batches(watch) if self._screen else ([workflow] for workflow in watch())
 
     def _show(self, workflow: Workflow) -> None:
-        from ..engines.tree import forest, rows
+        from ..engines.tree import WAITING, forest, inner_first, rows
 
         trees = forest(workflow)
         now = time.time()
         if self._screen:
             columns, height = text.terminal_size()
-            shown = tree.lines(rows(trees, height - 2), now, columns) if trees else [_waits(workflow)]
+            waiting = [f"{i.mark} {i.path}: {i.message}" for i in inner_first(trees) if i.mark == WAITING][
+                :MOST_WAITING
+            ]
+            most = height - 2 - 2 * len(waiting)
+            shown = tree.lines(rows(trees, most), now, columns) if trees else [_waits(workflow)]
+            shown += [text.printable(line) for line in waiting]
             self._screen.draw(shown)
             return
         for item in self._changed(trees):

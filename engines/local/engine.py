@@ -355,7 +355,7 @@ class LocalEngine:
     def download(self, job_id: str, what: str, folder: Path) -> Path:
         job = self._home.job(job_id)
         if not is_training_job(job.workflow()):
-            raise Refused(f"{job_id} is no training job: it has no {what}; `ffdl logs {job_id}` prints what it wrote")
+            return self._download_artifacts(job, what, folder)
         target = folder / f"{job_id}-{what}"
         if what == DEFINITION:
             target = folder / f"{job_id}-definition.zip"
@@ -370,6 +370,18 @@ class LocalEngine:
         from .retrieval import retrieve
 
         retrieve(self._home, job, what, str(target.absolute()))
+        return target
+
+    @staticmethod
+    def _download_artifacts(job: Job, what: str, folder: Path) -> Path:
+        from .retrieval import fetch_artifacts
+
+        if what != RESULTS:
+            raise Refused(
+                f"{job.id} is no training job and has no {what}; `ffdl download {job.id}` fetches its artifacts"
+            )
+        target = folder / f"{job.id}-artifacts"
+        fetch_artifacts(job, target)
         return target
 
     def serve(self) -> Iterator[Sequence[str]]:

@@ -20,7 +20,6 @@ from .podfiles import under_mount
 from .state import Home, Job
 from .volumes import Volumes
 
-ARTIFACTS = "artifacts"  # folder of a job: what its artifacts' keys lead to
 _TEMPORARY = "/tmp"
 
 
@@ -173,7 +172,7 @@ class _Builder:
         return Artifact(
             name=artifact["name"],
             path=artifact["path"],
-            stored=str(self._job.path / ARTIFACTS / key) if key else "",
+            stored=str(self._job.artifacts / key) if key else "",
             archive=next((kind for kind in artifacts.KINDS if given.get(kind) is not None), archive),
             level=-1 if level is None else int(level),
             optional=bool(artifact.get("optional")),

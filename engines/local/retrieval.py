@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from ...learner import contract
-from ..base import EngineError
+from ..base import EngineError, Refused
+from ..nodes import raw_nodes
+from ..tree import node_path
 from .state import Home, Job
 
 
@@ -37,3 +40,22 @@ def retrieve(home: Home, job: Job, *arguments: str) -> None:
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["no reason given"]
             raise EngineError(lines[-1])
+
+
+def fetch_artifacts(job: Job, target: Path) -> None:
+    """Copies the output artifacts of a Workflow's nodes to `target`/NODE/NAME, packed as they are. Raises Refused."""
+    store, found = job.artifacts.resolve(), 0
+    for node in raw_nodes(job.workflow()["status"]).values():
+        for artifact in (node.get("outputs") or {}).get("artifacts") or []:
+            kept = (store / str((artifact.get("s3") or {}).get("key") or ".")).resolve()
+            if node.get("type") != "Pod" or store not in kept.parents or not kept.exists():
+                continue
+            found += 1
+            place = target / node_path(job.id, node).replace("/", "_") / kept.name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if kept.is_dir():
+                shutil.copytree(kept, place, symlinks=True, dirs_exist_ok=True)
+            else:
+                shutil.copy2(kept, place)
+    if not found:
+        raise Refused(f"{job.id} has put out no artifacts; `ffdl logs {job.id}` prints what it wrote")

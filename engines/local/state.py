@@ -10,6 +10,7 @@ Layout (format 1):
     jobs/<id>/environment.json      the submitter's Python and environment
     jobs/<id>/claims/<name>/        volumeClaimTemplates
     jobs/<id>/pods/<pod>/           what the supervisor keeps
+    jobs/<id>/artifacts/            what the keys of its Workflow's artifacts lead to
     jobs/<id>/logs/                 the learners' logs and metrics, once the job's volume is gone
     jobs/<id>/summary.json          JobStatus of a finished job
     active/<id>                     a job that wants a runner
@@ -177,6 +178,11 @@ class Job:
     def volume(self) -> Path:
         """The job volume."""
         return self.path / "claims" / "job"
+
+    @property
+    def artifacts(self) -> Path:
+        """What the keys of its Workflow's artifacts lead to."""
+        return self.path / "artifacts"
 
     def log_folder(self) -> Path:
         """Where the learners' logs and metrics are now."""

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import tarfile
 import time
 
 import click
@@ -324,6 +325,23 @@ def test_suspended_nodes_can_be_let_go_with_their_defaults_or_made_to_fail(runne
     assert "ask: not on a Friday" in runner.ffdl("wait", "no", code=1).stderr
 
 
+def test_its_artifacts_can_be_fetched(runner):
+    """What the steps put out for each other, for the user."""
+    made = sh("make", "mkdir model; echo weights > model/w; echo note > note", outputs={
+        "artifacts": [
+            {"name": "model", "path": "/work/model"},
+            {"name": "note", "path": "/work/note", "archive": {"none": {}}},
+        ]
+    })  # fmt: skip
+    made["container"]["workingDir"] = "/work"
+    runner.ffdl("run", write(runner, workflow(dag("main", make="make"), made)))
+    place = runner.ffdl("download", "flow", "-d", "out").stdout.strip()
+    assert place == "out/flow-artifacts"
+    assert (runner.folder / place / "make" / "note").read_text() == "note\n"
+    with tarfile.open(runner.folder / place / "make" / "model.tgz") as packed:
+        assert "model/w" in packed.getnames()
+
+
 def test_it_is_listed_as_what_it_is_and_can_be_run_again(runner):
     """No learners, no framework; `download` says what there is instead."""
     runner.ffdl("run", write(runner, workflow(sh("main", "echo hello"))))
@@ -333,5 +351,6 @@ def test_it_is_listed_as_what_it_is_and_can_be_run_again(runner):
     assert rows == [[name, "Workflow", "COMPLETED", "100%"] for name in (again, "flow")]
     assert "Learners" not in runner.ffdl("show", again).stdout
     assert "`ffdl logs flow` prints what it wrote" in runner.fails("download", "flow")
+    assert "no training job" in runner.fails("download", "flow", "--trainedmodel")
     runner.ffdl("delete", "flow", "--results")
     assert runner.ffdl("logs", again).stdout == f"{again} | hello\n"
