@@ -378,7 +378,7 @@ class LocalEngine:
 
         if what != RESULTS:
             raise Refused(
-                f"{job.id} is no training job and has no {what}; `ffdl download {job.id}` fetches its artifacts"
+                f"{job.id} is no training job: `ffdl download {job.id}` fetches its artifacts, it has no {what}"
             )
         target = folder / f"{job.id}-artifacts"
         fetch_artifacts(job, target)
