@@ -111,7 +111,7 @@ def _kind(found: fields.Finding) -> str:
 def _named(workflow: Mapping[str, Any]) -> dict[str, Any]:
     """A `generateName` stands for a name that is to come."""
     metadata = workflow.get("metadata") or {}
-    if metadata.get("name") or not metadata.get("generateName"):
+    if metadata.get("name") or not isinstance(metadata.get("generateName"), str):
         return dict(workflow)
     return {**workflow, "metadata": {**metadata, "name": f"{metadata['generateName'][:MOST_OF_A_PREFIX]}00000"}}
 

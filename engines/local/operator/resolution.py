@@ -28,7 +28,7 @@ def stored_name(scope: str, origin: Mapping[str, Any]) -> str:
     """The key of a template in `status.storedTemplates`, '' for one that is looked up in the Workflow itself."""
     if reference := origin.get("templateRef"):
         kind = "cluster" if reference.get("clusterScope") else "namespaced"
-        return f"{kind}/{reference['name']}/{reference['template']}"
+        return f"{kind}/{reference.get('name')}/{reference.get('template')}"
     if scope.startswith(LOCAL):
         return ""
     return f"{scope}/inline/{origin.get('name', '')}" if origin.get("inline") else f"{scope}/{origin.get('template')}"

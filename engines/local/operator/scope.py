@@ -51,7 +51,8 @@ def workflow_scope(workflow: Mapping[str, Any], now: float) -> dict[str, str]:
 
 
 def _values(prefix: str, declared: list[Any] | None) -> dict[str, str]:
-    return {f"{prefix}.{p['name']}": text(p["value"]) for p in declared or [] if p.get("value") is not None}
+    whole = (p for p in declared or [] if p.get("name") is not None and p.get("value") is not None)
+    return {f"{prefix}.{p['name']}": text(p["value"]) for p in whole}
 
 
 def _created(timestamp: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .....workflows.shapes import mapping
 from ..fields import findings
 from ..jsontext import text
 from ..paths import Path, dotted
@@ -63,7 +64,7 @@ def _check(workflow: Mapping[str, Any], *, lint: bool) -> Iterator[Problem]:
     yield from _templates(workflow, spec)
     yield from retries.strategy(spec.get("retryStrategy") or {}, "spec", ("spec", "retryStrategy"))
     yield from hooks(spec, "hooks", ("spec",))
-    strategy = (spec.get("podGC") or {}).get("strategy") or ""
+    strategy = mapping(spec.get("podGC")).get("strategy") or ""
     if strategy not in _POD_GC:
         yield Problem(("spec", "podGC", "strategy"), f"podGC.strategy unknown strategy '{strategy}'")
 
@@ -71,7 +72,7 @@ def _check(workflow: Mapping[str, Any], *, lint: bool) -> Iterator[Problem]:
 def _templates(workflow: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Problem]:
     walk = Walk(workflow, _globals(workflow))
     valued = (p for p in parameters(spec, "arguments") if p.get("value") is not None)
-    walk.globals.values = {f"workflow.parameters.{p['name']}": text(p["value"]) for p in valued}
+    walk.globals.values = {f"workflow.parameters.{p.get('name')}": text(p["value"]) for p in valued}
     given = {f"parameters.{p.get('name')}" for p in parameters(spec, "arguments")}
     given |= {f"artifacts.{a.get('name')}" for a in (spec.get("arguments") or {}).get("artifacts") or []}
     for key in ("entrypoint", "onExit"):

@@ -41,7 +41,7 @@ def _parameter(argument: Mapping[str, Any], name: str, empty: bool) -> Iterator[
     if source is None and value is None and not empty:
         yield (), f"{name}.value or {name}.valueFrom is required"
         return
-    if source is not None and (
+    if isinstance(source, Mapping) and (
         any(source.get(kind) for kind in _FROM_A_NODE) or all(source.get(kind) is None for kind in _FROM_ELSEWHERE)
     ):
         yield ("valueFrom",), f"{name}.valueFrom only allows: default, configMapKeyRef and supplied"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .....workflows.shapes import mapping
 from ..expressions import ExpressionError, evaluate_when
 from ..paths import Path
 from .conditions import unreadable
@@ -73,7 +74,8 @@ def has_exit_hook(call: Call) -> bool:
 
 
 def hooks(holder: Mapping[str, Any], where: str, path: Path) -> Iterator[Problem]:
-    for name, hook in (holder.get("hooks") or {}).items():
+    for name, said in mapping(holder.get("hooks")).items():
+        hook = mapping(said)
         if name != "exit" and not hook.get("expression"):
             yield Problem((*path, "hooks", name), f"{where}.{name} Expression required")
         if hook.get("expression"):

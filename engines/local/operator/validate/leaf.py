@@ -118,7 +118,7 @@ def _cycle(waits_for: Mapping[str, list[str]]) -> list[str]:
 
 
 def _resource(resource: Mapping[str, Any], where: str, path: Path) -> Iterator[Problem]:
-    action = resource.get("action") or ""
+    action = str(resource.get("action") or "")
     if "{{" not in action and action not in _ACTIONS:
         yield Problem((*path, "action"), f"{where}.resource.action must be one of: {', '.join(_ACTIONS)}")
     if action not in _TAKES_A_MANIFEST:

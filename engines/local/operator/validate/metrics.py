@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .....workflows.shapes import mapping, mappings
 from ..paths import Path
 from .problem import Problem, Template
 
@@ -14,13 +15,13 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 def check(template: Template, path: Path) -> Iterator[Problem]:
     where, path = f"templates.{template.get('name', '')}", (*path, "metrics", "prometheus")
-    for index, metric in enumerate((template.get("metrics") or {}).get("prometheus") or []):
-        name, at = metric.get("name") or "", (*path, index)
+    for index, metric in enumerate(mappings(mapping(template.get("metrics")).get("prometheus"))):
+        name, at = str(metric.get("name") or ""), (*path, index)
         if not _NAME.fullmatch(name):
             said = f"metric name '{name}' is invalid. Metric names must contain alphanumeric characters or '_'"
             yield Problem((*at, "name"), f"{where} {said}")
-        for number, label in enumerate(metric.get("labels") or []):
-            if not _NAME.fullmatch(label.get("key") or ""):
+        for number, label in enumerate(mappings(metric.get("labels"))):
+            if not _NAME.fullmatch(str(label.get("key") or "")):
                 said = "is invalid: keys may only contain alphanumeric characters or '_'"
                 yield Problem((*at, "labels", number, "key"), f"metric label '{label.get('key', '')}' {said}")
         if not metric.get("help"):
@@ -32,7 +33,7 @@ def check(template: Template, path: Path) -> Iterator[Problem]:
 def _value(metric: Mapping[str, Any]) -> str:
     for kind in ("gauge", "counter", "histogram"):
         measured = metric.get(kind)
-        if measured is None:
+        if not isinstance(measured, Mapping):
             continue
         value = str(measured.get("value", ""))
         if not value:

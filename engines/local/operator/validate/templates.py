@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .....workflows.shapes import mapping
 from ..paths import Path
 from ..resolution import LOCAL, scope_of, stored_name
 from . import dag, leaf, metrics, outputs, retries, steps
@@ -155,7 +156,7 @@ def _supplied(template: Template, caller: Mapping[str, Any], path: Path, given: 
 def _has_value(declared: Mapping[str, Any]) -> bool:
     if declared.get("value") is not None or declared.get("default") is not None:
         return True
-    from_a_map = (declared.get("valueFrom") or {}).get("configMapKeyRef") is not None
+    from_a_map = mapping(declared.get("valueFrom")).get("configMapKeyRef") is not None
     return from_a_map or bool(declared.get("optional")) or has_location(declared)
 
 
