@@ -14,6 +14,7 @@ from tests.behaviours.user import User
 ROLES = {  # what a process is called, what stands in its command line
     "runner": ("ffdl-runner:", "ffdl.engines.local.runner"),
     "supervisor": ("ffdl-pod:", "ffdl.engines.local.runner"),
+    "init": ("ffdl-init:", "ffdl.engines.local.runner"),
     "learner": ("", "train.py"),
     "agent": ("", "ffdl.steps.agent"),
     "helper": ("", "ffdl.steps.checkpoint"),
