@@ -96,8 +96,10 @@ def failed_leaves(nodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def first_failure(nodes: Iterable[dict[str, Any]]) -> tuple[str, int | None] | None:
-    """`NODE: message` of what failed first, and its exit code. None if nothing did itself."""
-    for node in failed_leaves(nodes):
+    """`NODE: message` of what failed first, or else could not even begin, and its exit code. None if nothing did."""
+    listed = list(nodes)
+    unborn = (node for node in listed if node.get("type") == "Skipped" and node.get("phase") == "Error")
+    for node in (*failed_leaves(listed), *unborn):
         code = (node.get("outputs") or {}).get("exitCode")
         why = one_line(f"{node['displayName']}: {node.get('message') or node['phase']}")
         return why, None if code is None else int(code)

@@ -61,13 +61,15 @@ class LocalUser(User):
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
             try:
-                said = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+                command = (entry / "cmdline").read_bytes()
+                said = (entry / "environ").read_bytes() + command
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                comm = (entry / "comm").read_text().strip()
             except OSError:
                 continue
             if state != "Z" and any(mark in said for mark in marks):
-                name = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                mine[int(entry.name)] = f"{(entry / 'comm').read_text().strip()}: {name}"
+                name = command.replace(b"\0", b" ").decode(errors="replace")
+                mine[int(entry.name)] = f"{comm}: {name}"
         return mine
 
     def running(self) -> list[str]:

@@ -65,6 +65,20 @@ def test_a_workflow_runs_to_its_end_before_the_users_eyes(runner):
     assert runner.ffdl("status", "flow").stdout == "COMPLETED\n"
 
 
+def test_a_workflow_that_calls_itself_for_ever_ends(runner):
+    """Argo's depth, Argo's words: neither the engine nor what shows the tree is taken along."""
+    done = runner.ffdl("run", write(runner, workflow(dag("main", again="main"))), code=1)
+    words = (
+        "Maximum recursion depth exceeded. "
+        "See https://argo-workflows.readthedocs.io/en/latest/scaling/#maximum-recursion-depth"
+    )
+    (line,) = [line for line in done.stdout.splitlines() if words in line]
+    assert line.split()[2:4] == ["Error", ".".join(["again"] * 99)]
+    assert done.stderr == f"flow Error: again: {words}\n"
+    assert runner.ffdl("show", "flow").stdout.count(words) == 2
+    assert runner.ffdl("graph", "flow", "-o", "dot").stdout.count("subgraph") >= 98
+
+
 def test_a_terminal_shows_the_tree_that_grows(runner):
     """One picture of what runs in what, in place, instead of lines that scroll away."""
     nested = (dag("main", outer="inner"), {"name": "inner", "steps": [[{"name": "x", "template": "say"}]]})
