@@ -60,13 +60,15 @@ def quantity(text: str | float) -> float:
     return number / 1000 if unit == "m" else number * _BYTES[unit]
 
 
-def template_demand(template: Mapping[str, Any]) -> Demand:
-    """What one pod of a template asks for; nothing for a pod that rides along. Raises ValueError for what is no
-    quantity."""
+def template_demand(template: Mapping[str, Any], small: bool = False) -> Demand:
+    """What one pod of a template asks for; nothing for one that rides along, unless `small` ones count, too.
+
+    Raises ValueError for what is no quantity.
+    """
     parts = [template.get("container"), template.get("script"), *(template.get("sidecars") or [])]
     parts += (template.get("containerSet") or {}).get("containers") or []
     demand = sum((_container_demand(part) for part in parts if part), Demand())
-    return demand if demand.cpus >= RIDES_ALONG or demand.gpus else Demand()
+    return demand if small or demand.cpus >= RIDES_ALONG or demand.gpus else Demand()
 
 
 def _container_demand(container: Mapping[str, Any]) -> Demand:

@@ -25,7 +25,7 @@ class Shares:
 
     def take(self, pod: str, template: Mapping[str, Any]) -> list[int]:
         """The GPUs of `pod`, for which there is room from now on. Raises NoRoomError, ValueError."""
-        wanted = leases.template_demand(template)
+        wanted = leases.template_demand(template, small=True)
         if wanted == leases.Demand():
             return []
         capacity = leases.Capacity.of_this_machine()

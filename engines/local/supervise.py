@@ -30,6 +30,7 @@ DELETED = "pod deleted"
 OVERDUE = "Pod was active on the node longer than the specified deadline"
 ENDED_BY_US = (137, 143)  # exit codes of sidecars that mean nothing: Argo ends them itself
 NOT_RUN = 64  # Argo's executor's own, for a command that it could not run
+NOTICE = 1.0  # seconds that Argo takes to end a set that has failed: its other containers may have ended by then
 _TERMINATED = 143
 _KILL_INTERVAL = 0.02  # seconds
 
@@ -241,7 +242,8 @@ class Supervisor:
         if running.kind == MAIN and not self._deleted:
             self._begin()
             if end.exit_code or running.error:
-                self._wind_up()
+                noticed = time.monotonic() + NOTICE
+                self._last = noticed if self._last is None else min(self._last, noticed)
         if all(each.name in self._ends for each in self._spec.containers) or self._deleted:
             self._ask(self._live)  # the sidecars
         if self._live:
