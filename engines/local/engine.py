@@ -102,7 +102,7 @@ class LocalEngine:
         if stored := library.stored(wanted):
             wanted["status"] = {"storedTemplates": stored}
         self._check(wanted)
-        self._check_programs(wanted)
+        self._check_machine(wanted)
         job_id: str = wanted["metadata"]["name"]
         self._make_way(job_id, replace)
 
@@ -141,11 +141,17 @@ class LocalEngine:
             if source and "OrCreate" not in source.get("type", "") and not os.path.exists(source["path"]):
                 raise Refused(f"host path {source['path']} is not on this machine; make it or correct the manifest")
 
-    def _check_programs(self, workflow: dict[str, Any]) -> None:
-        from . import environment, programs
+    def _check_machine(self, workflow: dict[str, Any]) -> None:
+        """Raises Refused for what the containers of a Workflow want and don't find here."""
+        from . import environment, programs, sandbox
 
         if missing := programs.missing(workflow, environment.user_environment(self._python, os.environ)["PATH"]):
             raise Refused("; ".join(missing))
+        chosen = os.environ.get(sandbox.SWITCH_ENV) == sandbox.NONE  # by who knows where mounts are then
+        if not chosen and sandbox.available() == sandbox.NONE and (paths := programs.unplaceable(workflow)):
+            raise Refused(
+                f"{'; '.join(paths)}: this kernel gives pods no namespaces; `ffdl doctor` says how to get them"
+            )
 
     def _check_framework(self, workflow: dict[str, Any]) -> None:
         """There are no images here: what a learner's image would bring, its Python must have."""

@@ -115,7 +115,7 @@ class _Builder:
         if self._template.get("automountServiceAccountToken"):
             mounts.append(self._volumes.add("control", Volume("folder", str(self._job.control)), contract.CONTROL_DIR))
         if self._plain:
-            self._own_places(name, mounts, cwd)
+            self._own_places(name, mounts, cwd, env.get("PATH", ""))
         if is_main and (self._template.get("outputs") or {}).get("artifacts"):
             mounts.append(self._volumes.add(outputs.VOLUME, Volume("empty"), outputs.PLACE))
         resources = container.get("resources") or {}
@@ -136,14 +136,15 @@ class _Builder:
             probe=_probe(container, env) if self._template.get("daemon") else None,
         )
 
-    def _own_places(self, name: str, mounts: list[Mount], cwd: str) -> None:
+    def _own_places(self, name: str, mounts: list[Mount], cwd: str, path: str) -> None:
         """What an image would give a container for itself: /tmp and its working folder; and where to tell progress."""
         known = Container(name, [], mounts=mounts)
         if under_mount(known, PROGRESS) is None:
             mounts.append(self._volumes.add("_run", Volume("empty"), contract.RUN_DIR))
         if not self._namespaces:  # no path is a container's own
             return
-        if under_mount(known, _TEMPORARY) is None:
+        outside = [place for place in path.split(os.pathsep) if place.startswith(f"{_TEMPORARY}/")]
+        if under_mount(known, _TEMPORARY) is None and not outside:  # whose Python lies there would lose it
             mounts.append(self._volumes.add(f"_tmp.{name}", Volume("empty"), _TEMPORARY))
         if under_mount(Container(name, [], mounts=mounts), cwd) is None and not os.path.isdir(cwd):
             mounts.append(self._volumes.add(f"_cwd.{name}", Volume("empty"), cwd))

@@ -1,4 +1,5 @@
-"""Programs that a Workflow runs and this machine doesn't have: there are no images to bring them along."""
+"""What a Workflow's containers want and this machine doesn't have: programs that an image would bring, and, where the
+kernel gives no namespaces, paths of their own."""
 
 from __future__ import annotations
 
@@ -26,6 +27,17 @@ def missing(workflow: Mapping[str, Any], path: str) -> list[str]:
                 said = f"templates.{template.get('name', '')}: {program} is not on this machine"
                 found[f"{said}, and nothing is pulled: of {container.get('image')} only the name is known"] = None
     return list(found)
+
+
+def unplaceable(workflow: Mapping[str, Any]) -> list[str]:
+    """The templates that may run with volumes or files at paths of their own, and the first such path of each."""
+    found = []
+    for template in _reached(workflow):
+        mounts = [mount["mountPath"] for each in everything(template) for mount in each.get("volumeMounts") or []]
+        mounts += [artifact.get("path") or "" for artifact in declared(template.get("inputs"))]
+        if mounts and not any(is_ours(container) for container in everything(template)):
+            found.append(f"templates.{template.get('name', '')}: nothing can be mounted at {mounts[0]} here")
+    return found
 
 
 def _wanted(container: Mapping[str, Any]) -> str:

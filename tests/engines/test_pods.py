@@ -35,16 +35,20 @@ class Run:
     """A Workflow that has ended."""
 
     def __init__(self, engine: LocalEngine, *templates: Template, objects: Any = None, **spec: Any) -> None:
-        workflow = {
+        workflow = self.workflow(*templates, **spec)
+        self.engine, self.id = engine, engine.submit_workflow(workflow, **(objects or {}))
+        list(engine.watch(self.id, 240))
+        self.status = engine.workflow(self.id)["status"]
+        self.phase = self.status["phase"]
+
+    @staticmethod
+    def workflow(*templates: Template, **spec: Any) -> dict[str, Any]:
+        return {
             "apiVersion": "argoproj.io/v1alpha1",
             "kind": "Workflow",
             "metadata": {"generateName": "pods-"},
             "spec": {"entrypoint": "main", "templates": list(templates), **spec},
         }
-        self.engine, self.id = engine, engine.submit_workflow(workflow, **(objects or {}))
-        list(engine.watch(self.id, 60))
-        self.status = engine.workflow(self.id)["status"]
-        self.phase = self.status["phase"]
 
     def node(self, name: str) -> dict[str, Any]:
         """The node displayed as `name`; the Workflow's own for ''."""
@@ -315,3 +319,29 @@ def test_a_daemon_serves_once_it_answers(engine: LocalEngine, kind: str) -> None
     assert run.said("client") == ["served"]
     assert run.node("server")["phase"] == "Succeeded"
     assert run.node("server")["podIP"].startswith("127.")
+
+
+def test_without_namespaces_nothing_can_be_mounted(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that doesn't find its volume would fail with `No such file`: it is said before anything runs, with why."""
+    monkeypatch.delenv(sandbox.SWITCH_ENV, raising=False)
+    monkeypatch.setattr(sandbox, "available", lambda: sandbox.NONE)
+    mounts = [{"name": "v", "mountPath": "/work/v"}]
+    with pytest.raises(Refused, match=r"templates.main: nothing can be mounted at /work/v here: .*`ffdl doctor`"):
+        Run(engine, shell("true", volumeMounts=mounts, volumes=[{"name": "v", "emptyDir": {}}]))
+    assert Run(engine, shell("true")).phase == "Succeeded"
+
+
+def test_what_asks_for_more_than_there_is_waits_and_says_so(engine: LocalEngine) -> None:
+    """As on a cluster: Pending with the reason, the others go on, and Stop ends it."""
+    huge = shell("true", "huge", resources={"requests": {"memory": "100Ti"}})
+    main = {"name": "main", "dag": {"tasks": [step("huge"), step("small")]}}
+    workflow = Run.workflow(main, huge, shell("true", "small"))
+    job_id = engine.submit_workflow(workflow)
+    for seen in engine.watch_workflow(job_id):
+        nodes = {node["displayName"]: node for node in (seen["status"].get("nodes") or {}).values()}
+        if nodes.get("small", {}).get("phase") == "Succeeded" and nodes["huge"].get("message"):
+            assert nodes["huge"]["phase"] == "Pending"
+            assert "needs 102400.0 GiB of memory" in nodes["huge"]["message"]
+            engine.stop(job_id)
+            break
+    assert list(engine.watch(job_id, 240))[-1].state == "FAILED"
