@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +109,7 @@ def _parameters(pairs: tuple[str, ...], file: Path | None) -> dict[str, str]:
 
 def _prepared(made: Submission, given: dict[str, str], entrypoint: str | None, name: str | None) -> dict[str, Any]:
     """The Workflow to submit, once it has been told what of it has no effect."""
+    from ..engines.lint import notes
     from ..workflows.submission import with_parameters
 
     try:
@@ -117,27 +117,11 @@ def _prepared(made: Submission, given: dict[str, str], entrypoint: str | None, n
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     if name is not None:
-        workflow = {**workflow, "metadata": {**_without_name(workflow), "name": name}}
-    _tell_findings(workflow, made)
+        metadata = {key: value for key, value in (workflow.get("metadata") or {}).items() if key != "generateName"}
+        workflow["metadata"] = {**metadata, "name": name}
+    for note in notes(made, workflow):
+        tell(f"Note: {note}")
     return workflow
-
-
-def _without_name(workflow: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in (workflow.get("metadata") or {}).items() if key != "generateName"}
-
-
-def _tell_findings(workflow: Mapping[str, Any], made: Submission) -> None:
-    """Says what of the files has no effect here, a line each. Raises ManifestError for what can't run."""
-    from ..engines.lint import NO_EFFECT, of_workflow
-    from ..workflows.errors import ManifestError
-    from ..workflows.template_refs import Library
-
-    found = of_workflow(workflow, made.source, Library(made.library))
-    if wrong := [finding.problem for finding in found if finding.kind != NO_EFFECT]:
-        raise ManifestError(sorted(wrong, key=lambda problem: problem.line))
-    left_out = [each.problem(f"{each.kind} {each.name} is left out: nothing here reads it") for each in made.left_out]
-    for problem in [*left_out, *(finding.problem for finding in found)]:
-        tell(f"Note: {problem}")
 
 
 def _stay(engine: LocalEngine, job_id: str, logs: bool, output: str) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .base import RESULTS, EngineError
+from .base import RESULTS, EngineError, Refused
 
 if TYPE_CHECKING:
     from ..workflows.job import TrainingJob
@@ -87,6 +87,12 @@ def decide(engine: Engine, manifest: Manifest, file: Path) -> TrainingJob:
     )
 
 
+class ToDict(Protocol):
+    """Hera's Workflows, among others."""
+
+    def to_dict(self) -> Any: ...
+
+
 class Client:
     """Submits and finds jobs. All methods raise EngineError (or NoSuchJob, Refused) with one line that says what to do.
 
@@ -150,6 +156,45 @@ class Client:
         site = getattr(self.engine, "site", None)
         compiled = compile_job(job, code=code, job_id=job_id, manifest_text=manifest_text, site=site)
         self.engine.submit(compiled, job_id)
+        return Job(self.engine, job_id)
+
+    def run(
+        self,
+        workflow: Mapping[str, Any] | str | os.PathLike[str] | ToDict,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        templates: Sequence[Mapping[str, Any]] = (),
+        config_maps: Mapping[str, Mapping[str, bytes]] | None = None,
+        secrets: Mapping[str, Mapping[str, bytes]] | None = None,
+        replace: bool = False,
+    ) -> Job:
+        """Executes any Argo Workflow on this machine: a file as `ffdl run` takes it, a mapping, or what has a
+        `to_dict()`, like Hera's.
+
+        `templates`, `config_maps` and `secrets` are what it may use besides what is in the file; `replace` is for names
+        that are taken by one that has ended. Raises ManifestError for a file, Refused for anything that can't run here.
+        """
+        from ..workflows.objects import read
+        from ..workflows.submission import submission, with_parameters
+        from .lint import notes
+
+        submit = getattr(self.engine, "submit_workflow", None)
+        if submit is None:
+            raise EngineError("Workflows are executed by this machine's engine; a cluster takes them by itself")
+        made = None
+        if isinstance(workflow, str | os.PathLike):
+            file = Path(workflow)
+            made = submission(read(file.read_bytes(), str(file)), place=str(file))
+            workflow, templates = made.workflow, [*made.library, *templates]
+            config_maps, secrets = {**made.config_maps, **(config_maps or {})}, {**made.secrets, **(secrets or {})}
+        whole = workflow if isinstance(workflow, Mapping) else workflow.to_dict()
+        try:
+            whole = with_parameters(whole, parameters or {}, None)
+        except ValueError as error:
+            raise Refused(str(error).removeprefix("-p ")) from None
+        if made is not None and templates == made.library:
+            notes(made, whole)
+        job_id = submit(whole, config_maps=config_maps, secrets=secrets, templates=templates, replace=replace)
         return Job(self.engine, job_id)
 
     def job(self, job_id: str) -> Job:

@@ -14,6 +14,7 @@ from ..workflows.submission import (
     SECRET,
     TEMPLATES,
     Path,
+    Submission,
     as_workflow,
     config_map,
     path_in,
@@ -100,6 +101,18 @@ def _words(found: fields.Finding, source: Object) -> str:
         source.written(*path_in(source, found.path)) if found.malformed and found.why == "should be text" else None
     )
     return said if written is None else f"{said}; put {shown(written)} in quotes"
+
+
+def notes(made: Submission, workflow: Mapping[str, Any]) -> list[Problem]:
+    """What of a submission has no effect here, if `workflow`, with its parameters, is what runs.
+
+    Raises ManifestError for what can't run.
+    """
+    found = of_workflow(workflow, made.source, Library(made.library))
+    if wrong := [finding.problem for finding in found if finding.kind != NO_EFFECT]:
+        raise ManifestError(sorted(wrong, key=lambda problem: problem.line))
+    left_out = [each.problem(f"{each.kind} {each.name} is left out: nothing here reads it") for each in made.left_out]
+    return [*left_out, *(finding.problem for finding in found)]
 
 
 def _kind(found: fields.Finding) -> str:

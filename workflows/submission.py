@@ -13,6 +13,7 @@ from typing import Any
 from .errors import ManifestError, Problem, listed, nearest, shown
 from .objects import Object, PathPart
 from .shapes import mapping, mappings
+from .template_refs import Library
 
 WORKFLOW, CRON_WORKFLOW = "Workflow", "CronWorkflow"
 TEMPLATES = ("WorkflowTemplate", "ClusterWorkflowTemplate")
@@ -70,7 +71,8 @@ def submission(objects: Sequence[Object], beside: Sequence[Object] = (), place: 
     templates = [each for each in others if each.kind in TEMPLATES]
     known = (*RUNNABLE, CONFIG_MAP, SECRET)
     left_out = [each for each in others if each.kind not in known]
-    return Submission(as_workflow(source), source, config_maps, secrets, templates, left_out)
+    workflow = Library([each.value for each in templates]).joined(as_workflow(source))
+    return Submission(workflow, source, config_maps, secrets, templates, left_out)
 
 
 def _the_one(objects: Sequence[Object], place: str) -> Object:

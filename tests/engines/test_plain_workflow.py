@@ -1,9 +1,13 @@
 """An Argo Workflow that is no training job, as a job of the local engine."""
 
+import json
+
 import pytest
 
 from ffdl.engines.base import Refused
+from ffdl.engines.client import Client
 from ffdl.engines.local.engine import LocalEngine
+from ffdl.workflows.errors import ManifestError
 
 
 def workflow(command: str, **metadata: str) -> dict:
@@ -119,3 +123,26 @@ def test_a_pod_that_waits_says_for_what(engine, monkeypatch):
 
 def nodes(made: dict) -> list:
     return list((made["status"].get("nodes") or {}).values())
+
+
+def test_python_runs_files_mappings_and_heras_workflows(engine, tmp_path):
+    """Whoever makes Workflows in a notebook tries them there."""
+    client = Client(engine)
+    made = workflow("echo {{workflow.parameters.word}}", generateName="py-")
+    made["spec"]["arguments"] = {"parameters": [{"name": "word"}]}
+    file = tmp_path / "flow.yaml"
+    file.write_text(json.dumps(made))
+
+    class Made:
+        def to_dict(self) -> dict:
+            return made
+
+    for source in (file, str(file), made, Made()):
+        job = client.run(source, {"word": "hello"})
+        assert job.wait(60).state == "COMPLETED"
+        assert [line.text for line in job.logs()] == ["hello"]
+    with pytest.raises(Refused, match=r"^wrod: the Workflow has no such parameter; did you mean word"):
+        client.run(made, {"wrod": "x"})
+    file.write_text(json.dumps({**made, "spec": {**made["spec"], "entrypoint": "gone"}}, indent=1))
+    with pytest.raises(ManifestError, match=r"flow.yaml:8: template name 'gone' undefined"):
+        client.run(file, {"word": "x"})
