@@ -1,16 +1,20 @@
-"""Artifacts on disk: a file or folder made into what is stored, and back. As Argo's executor does both."""
+"""Artifacts on disk: a file or folder made into what is stored, and back. As Argo's executor does both.
+
+What reads and writes archives is imported where it is needed: every supervisor has this module.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import shutil
 import stat
-import tarfile
-import zipfile
+import zlib
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tarfile
 
 NONE, TAR, ZIP, AUTO = "none", "tar", "zip", "auto"
 KINDS = (NONE, TAR, ZIP)
@@ -35,11 +39,16 @@ def pack(source: str, target: str, archive: str, level: int) -> None:
     if archive == NONE:
         _copy(source, target)
     elif archive == ZIP:
+        import zipfile
+
         with zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
             for path, name in _walk(source):
                 if os.path.isfile(path):
                     packed.write(path, name)
     else:
+        import gzip
+        import tarfile
+
         with (
             open(target, "xb") as raw,
             gzip.GzipFile("", "wb", level if level >= 0 else 6, raw, mtime=0) as stream,
@@ -56,6 +65,9 @@ def unpack(source: str, target: str, archive: str) -> None:
     """
     if archive == NONE or (archive == AUTO and not _is_tar(source)):
         return _copy(source, target)
+    import tarfile
+    import zipfile
+
     scratch = f"{target}.tmpdir"
     os.makedirs(scratch)
     try:
@@ -65,7 +77,7 @@ def unpack(source: str, target: str, archive: str) -> None:
             _untar(source, scratch)
         entries = os.listdir(scratch)
         os.rename(os.path.join(scratch, entries[0]) if len(entries) == 1 else scratch, target)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ArtifactError(f"{source} can't be unpacked: {error}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -113,6 +125,8 @@ def _add(packed: tarfile.TarFile, path: str, name: str) -> None:
 
 
 def _is_tar(path: str) -> bool:
+    import tarfile
+
     if os.path.isdir(path):
         return False
     with contextlib.suppress(OSError, EOFError, tarfile.TarError), tarfile.open(path, "r:gz") as packed:
@@ -121,6 +135,8 @@ def _is_tar(path: str) -> bool:
 
 
 def _untar(source: str, target: str) -> None:
+    import tarfile
+
     with tarfile.open(source, "r:*") as packed:
         for info in packed:
             where = _inside(target, info.name)
@@ -136,6 +152,8 @@ def _untar(source: str, target: str) -> None:
 
 
 def _unzip(source: str, target: str) -> None:
+    import zipfile
+
     with zipfile.ZipFile(source) as packed:
         for info in packed.infolist():
             where = _inside(target, info.filename)

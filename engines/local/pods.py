@@ -57,6 +57,7 @@ class _Builder:
         self._home, self._job, self._request, self._lease = home, job, request, lease
         self._template, self._address, self._plain = request.template, address, plain
         self._patch = self._template.get("podSpecPatch") or {}
+        self._hostname = str(self._patch.get("hostname") or request.pod_name)
         fields = {
             "metadata.name": request.pod_name,
             "metadata.namespace": NAMESPACE,
@@ -89,7 +90,7 @@ class _Builder:
             artifacts=[self._artifact(a, artifacts.TAR) for a in (outer.get("outputs") or {}).get("artifacts") or []],
             inputs=[self._artifact(a, artifacts.AUTO) for a in (outer.get("inputs") or {}).get("artifacts") or []],
             result=self._request.wants_result,
-            hostname=str(self._patch.get("hostname") or self._request.pod_name),
+            hostname=self._hostname,
             address=self._address,
             hosts=str(self._job.path / "hosts"),
             grace=float(self._patch.get("terminationGracePeriodSeconds", 30)),
@@ -102,6 +103,7 @@ class _Builder:
     def _container(self, name: str, container: Mapping[str, Any]) -> Container:
         env = self._environment.of(name, container)
         env["ARGO_NODE_ID"] = self._request.node_id
+        env.setdefault("HOSTNAME", self._hostname)
         argv = [expand(part, env) for part in [*(container.get("command") or []), *(container.get("args") or [])]]
         if is_ours(container) and argv[0] == "python3":
             argv[0] = sys.executable
