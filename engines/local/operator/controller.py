@@ -40,7 +40,7 @@ def reconcile(
     """
     status = dict(workflow.get("status") or {})
     if not status.get("startedAt") and status.get("phase") not in _ENDED:
-        status |= {"phase": RUNNING, "startedAt": timestamp(now), "finishedAt": None, "nodes": {}}
+        status |= {"phase": RUNNING, "startedAt": timestamp(now), "finishedAt": None, "nodes": {}, "progress": "0/0"}
         reference = (workflow.get("spec") or {}).get("workflowTemplateRef")
         if reference:  # one that is there was joined into the spec when the Workflow was submitted
             kind = "clusterworkflowtemplate" if reference.get("clusterScope") else "workflowtemplate"
@@ -95,12 +95,17 @@ def _drive(op: Operation) -> tuple[str, str] | None:
     phase = _WORKFLOW_PHASE[root["phase"]]
     if op.spec.get("hooks") or root["phase"] in FULFILLED:
         op.globals |= finished_scope(op.nodes, phase)
+    over = fulfilled(root)
     try:
         if not hooks.attend_workflow(op, root):
             return None
     except TemplateError as error:
-        root = op.nodes.mark(root, ERROR, str(error))
-    if not fulfilled(root):
+        if root["type"] != "Pod":  # what becomes of a pod is the pod's to say
+            op.nodes.mark(root, ERROR, str(error))
+            op.wake_at(op.now)
+    if not over:
+        if op.spec.get("hooks") and any(node["type"] != "Pod" and fulfilled(node) for _, node in op.nodes.changed()):
+            op.wake_at(op.now)  # a hook may have ended, and the root was looked at before
         return None
     if root["phase"] not in FULFILLED:  # a daemon and nothing else: it has done what it was there for
         daemons.kill(op, "")

@@ -35,6 +35,8 @@ class _Plan:
         self.open = self.graph.order(self.targets)  # tasks that something may come of yet
         self.ended: set[str] = set()  # tasks, with their hooks
         self.waits_for: dict[str, str] = {}  # a task that has not ended, for a task that can't start before
+        self.order = [*self.open]
+        self.hooked = any(hooks.has_hooks(task) for task in self.graph.tasks.values())
 
 
 def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) -> Node:
@@ -45,7 +47,6 @@ def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) 
     phase = dag.outcome()
     if phase == RUNNING:
         return op.nodes[node["id"]]
-    op.nodes.edit(op.nodes[node["id"]])["outboundNodes"] = dag.outbound()
     if phase == SUCCEEDED:
         names = list(plan.graph.tasks)
         for name in names:
@@ -54,6 +55,7 @@ def execute(op: Operation, call: Call, node: Node, template: Mapping[str, Any]) 
         outputs = template_outputs(plan.template, scope, dag.artifacts(names))
         if outputs:
             op.nodes.edit(op.nodes[node["id"]])["outputs"] = outputs
+    op.nodes.edit(op.nodes[node["id"]])["outboundNodes"] = dag.outbound()
     return op.nodes.mark(node, phase)
 
 
@@ -69,32 +71,75 @@ class _Dag:
         return self.op.nodes.named(f"{self.name}.{task}")
 
     def advance(self) -> None:
-        """Brings the tasks as far as they go, first things first."""
+        """Brings the tasks as far as they go, first things first. Raises TemplateError for hooks of the last ones."""
         plan = self.plan
         if self.op.nodes.census.daemons[self.id]:  # one that is up lets others go on, and may come down again
             plan.waits_for.clear()
+        asked_for = self._asked_for() if plan.hooked else set()
         still = []
         for name in plan.open:
-            waits_for = plan.waits_for.get(name)
+            task, waits_for = self.graph.tasks[name], plan.waits_for.get(name)
             if waits_for is not None and waits_for not in plan.ended:
                 still.append(name)
                 continue
-            task = self.graph.tasks[name]
-            ended = self._advance(task)
-            if ended:
+            if (name in asked_for or name not in plan.ended) and self._advance(task):
                 plan.ended.add(name)
-            if not ended or hooks.has_hooks(task):
+            if name not in plan.ended or hooks.has_hooks(task):
                 still.append(name)
         plan.open = still
+        for name in plan.targets if plan.hooked else ():
+            node = self.node_of(name)
+            if node is not None:
+                self._attend(self.graph.tasks[name], node)
+                self._leave(self.graph.tasks[name], node)
+
+    def _asked_for(self) -> set[str]:
+        """The tasks that Argo comes to, on its way from the last ones to what they wait for: their hooks are run."""
+        found = set(self.plan.targets)
+        for name in reversed(self.plan.order):
+            node = self.node_of(name) if name in found else None
+            if name in found and (node is None or node["phase"] not in FULFILLED):
+                found.update(self.graph.waits_for[name])
+        return found
 
     def _advance(self, task: Task) -> bool:
         """Brings one task as far as it goes; whether it has ended, and its hooks."""
-        node = self.node_of(task["name"])
+        node, hooked = self.node_of(task["name"]), hooks.has_hooks(task)
+        over = node is not None and node["phase"] in FULFILLED
+        if node is not None and hooked:
+            try:
+                if not self._attend(task, node) and over:
+                    return False
+            except TemplateError as error:
+                if over:  # else it is told when it is
+                    self.op.nodes.mark(node, ERROR, str(error))
+                    return True
         if node is None or not settled(node):
             node = self._go_on(task, node)
-        if node is not None and hooks.has_hooks(task) and not self._attend(task, task, node):
+        if hooked and node is not None and (over or not loops(task)) and not self._left(task, node):
             return False
         return node is not None and self.op.nodes[node["id"]]["phase"] in FULFILLED
+
+    def _left(self, task: Task, node: Node) -> bool:
+        try:
+            return self._leave(task, node)
+        except TemplateError:  # as if there were none, as in Argo
+            return True
+
+    def _attend(self, task: Task, node: Node) -> bool:
+        return hooks.attend(self.op, self.context, task, node, f"tasks.{task['name']}", partial(self._seen, task, node))
+
+    def _leave(self, task: Task, node: Node) -> bool:
+        seen = partial(self._seen, task, node)
+        done = hooks.leave(self.op, self.context, task, node, f"tasks.{task['name']}", seen)
+        self.exiting = self.exiting or not done
+        return done
+
+    def _seen(self, task: Task, node: Node) -> hooks.Known:
+        """What hooks of `task` may refer to; `node` is the whole of it, or one run."""
+        ancestors = self.graph.ancestors(task["name"])
+        known = {**self.inputs(), **self.scope(ancestors), f"tasks.{task['name']}.status": node["phase"]}
+        return known, self.artifacts(ancestors)
 
     def _go_on(self, task: Task, node: Node | None) -> Node | None:
         name = task["name"]
@@ -103,22 +148,6 @@ class _Dag:
         if loops(task):
             return self._run_loop(task, node)
         return self._run(task, name, node, partial(self._resolve, task))
-
-    def _attend(self, task: Task, holder: Task, node: Node) -> bool:
-        """Runs the hooks in `holder` for `node`, which is `task` or one run of it; whether none is left running."""
-
-        def scope() -> hooks.Known:
-            ancestors = self.graph.ancestors(task["name"])
-            known = {**self.inputs(), **self.scope(ancestors), f"tasks.{task['name']}.status": node["phase"]}
-            return known, self.artifacts(ancestors)
-
-        try:
-            done = hooks.attend(self.op, self.context, holder, node, f"tasks.{task['name']}", scope)
-        except TemplateError as error:
-            self.op.nodes.mark(node, ERROR, str(error))
-            return False
-        self.exiting = self.exiting or not done
-        return done
 
     def _its_turn(self, name: str) -> bool:
         """Whether a task without a node may start; one that will never start gets its node here."""
@@ -211,11 +240,10 @@ class _Dag:
             if new is None:  # the others will find no room either
                 return ""
             made.append(new)
-        at_exit = hooks.at_exit(task)
         ended, phase = True, SUCCEEDED
         for node in made:
             node = self.op.nodes[node["id"]]
-            if not fulfilled(node) or (hooks.has_hooks(at_exit) and not self._attend(task, at_exit, node)):
+            if not fulfilled(node) or (hooks.has_hooks(task) and not self._left(task, node)):
                 ended = False
             elif node["phase"] in UNSUCCESSFUL:
                 phase = node["phase"]

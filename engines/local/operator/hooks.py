@@ -27,12 +27,6 @@ def has_hooks(holder: Holder) -> bool:
     return bool(holder.get("hooks") or holder.get("onExit"))
 
 
-def at_exit(holder: Holder) -> Holder:
-    """`holder` with its exit hook alone."""
-    hooks = {key: hook for key, hook in (holder.get("hooks") or {}).items() if key == EXIT}
-    return {"onExit": holder.get("onExit"), "hooks": hooks}
-
-
 def exit_hook(op: Operation, holder: Holder) -> Mapping[str, Any] | None:
     """The exit hook of a task, step or spec, with the Workflow's arguments if it has none of its own."""
     arguments = op.spec.get("arguments") or {}
@@ -48,19 +42,21 @@ def all_ended(op: Operation, node: Node) -> bool:
 
 
 def attend(op: Operation, context: Call, holder: Holder, node: Node, prefix: str, scope: Callable[[], Known]) -> bool:
-    """Runs the hooks of a task or step whose time has come; whether none of them is left running.
+    """Runs the hooks of a task or step, but for that at its exit; whether none of those begun is left running.
 
     `context` is a call within the DAG or steps, `prefix` how others refer to `node`, `scope` what expressions and
     arguments may refer to. Raises TemplateError for a hook that can't be run.
     """
-    if not has_hooks(holder):
+    if not holder.get("hooks") or not (fulfilled(node) or node["phase"] == RUNNING):
         return True
-    done = True
-    if fulfilled(node) or node["phase"] == RUNNING:
-        done = _run_all(op, context, holder.get("hooks") or {}, node, prefix, scope)
-    if node["phase"] in COMPLETED:
-        done = _run_exit(op, context, exit_hook(op, holder), node, prefix, scope) and done
-    return done
+    return _run_all(op, context, holder["hooks"], node, prefix, scope)
+
+
+def leave(op: Operation, context: Call, holder: Holder, node: Node, prefix: str, scope: Callable[[], Known]) -> bool:
+    """As `attend`, for the hook at the exit of a task or step that has run."""
+    if node["phase"] not in COMPLETED:
+        return True
+    return _run_exit(op, context, exit_hook(op, holder), node, prefix, scope)
 
 
 def attend_workflow(op: Operation, root: Node) -> bool:

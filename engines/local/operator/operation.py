@@ -12,7 +12,7 @@ from .calls import Call, TemplateError, TooDeepError
 from .decision import PodRequest, Resource
 from .expressions import ExpressionError
 from .jsontext import text
-from .names import pod_name, seconds
+from .names import display_name, node_id, pod_name, seconds
 from .nodes import Node, Nodes
 from .outputs import publish
 from .patches import PatchError
@@ -20,7 +20,7 @@ from .phases import ERROR, FAILED, FULFILLED, PENDING, RUNNING
 from .pods import build, request_template, result_is_wanted
 from .resolution import Template, Templates, is_pod
 from .scope import input_scope, workflow_scope
-from .templates import UnresolvedError, substitute
+from .templates import UnresolvedError, has_expression, substitute
 
 MAX_DEPTH = 100
 TOO_DEEP = (
@@ -97,6 +97,8 @@ class Operation:
                 raise TooDeepError(TOO_DEEP)
             template = self._template(call, node)
             inputs = self._bind(template, call) if node is None else node.get("inputs") or {}
+            if node is None:
+                self._try(template, call, inputs)
             deadlines.check_pending(self, template, node)
             parallelism.check(self, template, node, call.boundary)
             if template.get("retryStrategy") or self.spec.get("retryStrategy"):
@@ -261,6 +263,15 @@ class Operation:
         files = substitute(substitute(artifacts.bind(template, call.arguments), scope), input_scope(bound))
         artifacts.check_keys(files)
         return {name: several for name, several in (("parameters", bound), ("artifacts", files)) if several}
+
+    def _try(self, template: Template, call: Call, inputs: Mapping[str, Any]) -> None:
+        """Raises what substitution raises: then the node is of no kind, as in Argo."""
+        if has_expression(template):
+            holder = self.nodes.get(call.boundary)
+            display = display_name(call.name, holder["name"]) if holder is not None else call.name
+            key = node_id(self.name, call.name)
+            sketch = {"id": key, "name": call.name, "displayName": display, "type": "", "boundaryID": call.boundary}
+            self.process(template, {**sketch, "inputs": inputs})
 
     def _locals(self, node: Node, template: Template) -> dict[str, str]:
         """`node.name`, `pod.name`, `tasks.name` or `steps.name`, and for attempts `retries` and `lastRetry.*`."""

@@ -22,5 +22,5 @@ def parse_patch(patch: str) -> dict[str, Any]:
         except yaml.YAMLError:
             parsed = None
     if not isinstance(parsed, dict):
-        raise PatchError(f"Error applying PodSpecPatch: not a mapping: {patch}")
+        raise PatchError("Error applying PodSpecPatch")
     return parsed

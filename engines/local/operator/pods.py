@@ -15,7 +15,7 @@ from .jsontext import text
 from .names import seconds, task_name, timestamp
 from .nodes import Node
 from .patches import parse_patch
-from .phases import ERROR, FAILED, FULFILLED, PENDING, RUNNING, SUCCEEDED
+from .phases import COMPLETED, ERROR, FAILED, FULFILLED, PENDING, RUNNING, SUCCEEDED
 from .progress import valid
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def end_containers(op: Operation) -> None:
 
 def superfluous(op: Operation) -> list[str]:
     """The pods that live although their node has ended, or that belong to none."""
-    wanted = {name for name, _ in op.nodes.live_pods()}
+    over = op.status["phase"] in COMPLETED  # then nothing is to be left
+    wanted = set() if over else {name for name, _ in op.nodes.live_pods()}
     return sorted(name for name, pod in op.observed.items() if not pod.ended and name not in wanted)
 
 

@@ -238,7 +238,9 @@ class _Steps:
                 step = plan.loop.run(plan.loop.items[loop_index(child)], {**self.op.globals, **known})
             prefix = f"steps.{child['name'].removeprefix(group['name'] + '.')}"
             try:
-                complete = hooks.attend(self.op, self.context, step, child, prefix, scope) and complete
+                if not hooks.attend(self.op, self.context, step, child, prefix, scope):
+                    return False
+                complete = hooks.leave(self.op, self.context, step, child, prefix, scope) and complete
             except TemplateError as error:
                 raise _StepError(ERROR, str(error)) from None
         return complete

@@ -44,6 +44,14 @@ def substitute(value: Any, scope: Scope, strict: tuple[str, ...] = ()) -> Any:
     return value
 
 
+def has_expression(value: Any) -> bool:
+    """Whether one of the strings in `value` holds an expression."""
+    if isinstance(value, str):
+        return "{{=" in value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(has_expression(each) for each in inner)
+
+
 def expand(scope: Scope) -> dict[str, Any]:
     """A flat scope as the nested one of expressions: `a.b.c` becomes a member of a member."""
     nested: dict[str, Any] = {}

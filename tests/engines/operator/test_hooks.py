@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from ffdl.engines.local.pod import PodObservation
+
 
 def _both(make: Any, task: dict[str, Any], *others: dict[str, Any]) -> list[tuple[str, Any]]:
     """The same task in a DAG and in steps, with a follower `b`; and how its node is called."""
@@ -139,6 +141,16 @@ def test_of_the_workflow(make: Any, machine: Any) -> None:
     assert run.phase == "Failed"
     names = {n["id"]: n["displayName"] for n in run.nodes()}
     assert [names[child] for child in run.node("")["children"]] == ["a", "wf.hooks.running", "wf.hooks.failed"]
+
+
+def test_the_root_hears_of_a_hooks_end(make: Any, machine: Any) -> None:
+    """A hook that is a DAG and ends together with the last task: the Workflow must not wait for other news."""
+    hooks = {"beside": {"template": "inner", "expression": 'workflow.status == "Running"'}}
+    inner = make.dag("inner", make.task("q", "leaf"))
+    run = machine(make.workflow(make.dag("main", make.task("a", "leaf")), inner, make.leaf("leaf"), hooks=hooks)).go()
+    for name in list(run.pods):
+        run.pods[name] = PodObservation("Succeeded", 0, finished_at=run.now)
+    assert run.go().phase == "Succeeded"
 
 
 def test_stopped(make: Any, machine: Any) -> None:
