@@ -72,7 +72,7 @@ def test_lint_says_everything_at_once_and_ends_with_2(shell, manifest):
 
 def test_lint_looks_at_several_manifests(shell, manifest):
     """`ffdl lint jobs/*/manifest.yml` in a repository's checks."""
-    assert shell.ffdl("lint", str(manifest), str(manifest)).stderr == "2 manifests: nothing is wrong\n"
+    assert shell.ffdl("lint", str(manifest), str(manifest)).stderr == "2 files: nothing is wrong\n"
     assert "missing.yml: No such file" in shell.fails("lint", "missing.yml", str(manifest))
 
 
