@@ -13,19 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
-from ..base import (
-    CHECKPOINT,
-    DEFINITION,
-    RESULTS,
-    TRAINEDMODEL,
-    Damaged,
-    EngineError,
-    Event,
-    LogLine,
-    NoSuchJob,
-    Refused,
-    Selection,
-)
+from ..base import Damaged, EngineError, Event, LogLine, NoSuchJob, Refused, Selection
 from ..nodes import is_training_job
 from ..status import FAILED, HALTED, TRAINING_JOB, JobStatus, job_status
 from ..status import TERMINAL as TERMINAL_STATES
@@ -102,7 +90,6 @@ class LocalEngine:
         if stored := library.stored(wanted):
             wanted["status"] = {"storedTemplates": stored}
         self._check(wanted)
-        self._check_machine(wanted)
         job_id: str = wanted["metadata"]["name"]
         self._make_way(job_id, replace)
 
@@ -127,52 +114,9 @@ class LocalEngine:
 
     def _check(self, workflow: dict[str, Any]) -> None:
         """Raises Refused for what can never run here."""
-        from . import leases, operator
+        from .checks import check
 
-        if problems := operator.unsupported(workflow) or operator.invalid(workflow):
-            raise Refused("; ".join(problems))
-        self._check_framework(workflow)
-        if lack := self.machine.lacks(leases.demand(workflow)):
-            raise Refused(f"this job can never start here: it {lack}; ask for less in the manifest")
-        if not is_training_job(workflow):
-            plain.check_room(workflow, self.machine)
-        for volume in workflow["spec"].get("volumes", []):
-            source = volume.get("hostPath") or {}
-            if source and "OrCreate" not in source.get("type", "") and not os.path.exists(source["path"]):
-                raise Refused(f"host path {source['path']} is not on this machine; make it or correct the manifest")
-
-    def _check_machine(self, workflow: dict[str, Any]) -> None:
-        """Raises Refused for what the containers of a Workflow want and don't find here."""
-        from . import environment, programs, sandbox
-
-        if missing := programs.missing(workflow, environment.user_environment(self._python, os.environ)["PATH"]):
-            raise Refused("; ".join(missing))
-        chosen = os.environ.get(sandbox.SWITCH_ENV) == sandbox.NONE  # by who knows where mounts are then
-        if not chosen and sandbox.available() == sandbox.NONE and (paths := programs.unplaceable(workflow)):
-            raise Refused(
-                f"{'; '.join(paths)}: this kernel gives pods no namespaces; `ffdl doctor` says how to get them"
-            )
-
-    def _check_framework(self, workflow: dict[str, Any]) -> None:
-        """There are no images here: what a learner's image would bring, its Python must have."""
-        from ...workflows.frameworks import CATALOGUE
-
-        summary = json.loads((workflow["metadata"].get("annotations") or {}).get(contract.ANNOTATION_SUMMARY, "{}"))
-        known = CATALOGUE.get(summary.get("framework", ""))
-        if known is None or known.module is None:
-            return
-        import subprocess
-
-        look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-        try:
-            found = subprocess.run([self._python, "-c", look, known.module], capture_output=True).returncode == 0
-        except OSError as error:
-            raise Refused(f"{self._python} can't be run: {error.strerror}; name a Python with --python") from None
-        if not found:
-            raise Refused(
-                f"{self._python} has no {known.module}, which {summary['framework']} jobs import; get it there with "
-                f"`{known.install}`, or name a Python that has it with --python"
-            )
+        check(workflow, self.machine, self._python)
 
     def ids(self) -> Sequence[str]:
         return self._home.ids()
@@ -359,36 +303,9 @@ class LocalEngine:
         deletion.delete(self._home, self._home.job(job_id), results)
 
     def download(self, job_id: str, what: str, folder: Path) -> Path:
-        job = self._home.job(job_id)
-        if not is_training_job(job.workflow()):
-            return self._download_artifacts(job, what, folder)
-        target = folder / f"{job_id}-{what}"
-        if what == DEFINITION:
-            target = folder / f"{job_id}-definition.zip"
-            code = job.objects / "configmaps" / job_id / contract.CODE_FILE
-            if not code.exists():
-                raise Refused(f"{job_id} was submitted without code")
-            folder.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(code.read_bytes())
-            return target
-        if what not in (RESULTS, TRAINEDMODEL, CHECKPOINT):
-            raise Refused(f"nothing called {what} to download")
-        from .retrieval import retrieve
+        from .retrieval import download
 
-        retrieve(self._home, job, what, str(target.absolute()))
-        return target
-
-    @staticmethod
-    def _download_artifacts(job: Job, what: str, folder: Path) -> Path:
-        from .retrieval import fetch_artifacts
-
-        if what != RESULTS:
-            raise Refused(
-                f"{job.id} is no training job: `ffdl download {job.id}` fetches its artifacts, it has no {what}"
-            )
-        target = folder / f"{job.id}-artifacts"
-        fetch_artifacts(job, target)
-        return target
+        return download(self._home, self._home.job(job_id), what, folder)
 
     def serve(self) -> Iterator[Sequence[str]]:
         """Takes over every job whose runner is gone, for ever; yields the ids it took over."""

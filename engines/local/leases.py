@@ -78,7 +78,7 @@ def _container_demand(container: Mapping[str, Any]) -> Demand:
     return Demand(quantity(amounts.get("cpu", 0)), int(quantity(amounts.get("memory", 0))), gpus)
 
 
-def demand(workflow: dict[str, Any]) -> Demand:
+def demand(workflow: Mapping[str, Any]) -> Demand:
     """What a training job's entrypoint asks for when everything in it that can run side by side does.
 
     A Workflow that is no training job does not start whole: nothing is held for it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from typing import Any
 
 from ..base import Refused
 from ..tree import node_path
-from .leases import Capacity, template_demand
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # what Kubernetes makes names of: no word comes out by chance
@@ -40,15 +38,6 @@ def named(workflow: Mapping[str, Any]) -> dict[str, Any]:
         raise Refused(f"metadata.name {name!r} is no name: lower-case letters, digits, '-' and '.' only")
     metadata["name"] = name
     return {key: value for key, value in workflow.items() if key != "status"} | {"metadata": metadata}
-
-
-def check_room(workflow: Mapping[str, Any], machine: Capacity) -> None:
-    """Raises Refused for a template whose pods could never start on `machine`."""
-    for template in workflow["spec"].get("templates") or []:
-        with contextlib.suppress(ValueError):  # a reference, of which nothing is known yet
-            if lack := machine.lacks(template_demand(template)):
-                name = template.get("name")
-                raise Refused(f"template {name} can never run here: it {lack}; ask for less in its resources")
 
 
 def waiting(workflow: Mapping[str, Any]) -> list[dict[str, Any]]:

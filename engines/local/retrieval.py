@@ -1,4 +1,5 @@
-"""Stored results come back by the step that reads them, run outside any pod, the job's objects as its root."""
+"""Stored results come back by the step that reads them, run outside any pod, the job's objects as its root; artifacts
+are copied."""
 
 from __future__ import annotations
 
@@ -10,10 +11,35 @@ import tempfile
 from pathlib import Path
 
 from ...learner import contract
-from ..base import EngineError, Refused
-from ..nodes import raw_nodes
+from ..base import CHECKPOINT, DEFINITION, RESULTS, TRAINEDMODEL, EngineError, Refused
+from ..nodes import is_training_job, raw_nodes
 from ..tree import node_path
 from .state import Home, Job
+
+
+def download(home: Home, job: Job, what: str, folder: Path) -> Path:
+    """Writes what a job has stored under `folder`; returns what was written. Raises Refused, EngineError."""
+    if not is_training_job(job.workflow()):
+        if what != RESULTS:
+            raise Refused(
+                f"{job.id} is no training job: `ffdl download {job.id}` fetches its artifacts, it has no {what}"
+            )
+        target = folder / f"{job.id}-artifacts"
+        _artifacts(job, target)
+        return target
+    if what == DEFINITION:
+        code = job.objects / "configmaps" / job.id / contract.CODE_FILE
+        if not code.exists():
+            raise Refused(f"{job.id} was submitted without code")
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"{job.id}-definition.zip"
+        target.write_bytes(code.read_bytes())
+        return target
+    if what not in (RESULTS, TRAINEDMODEL, CHECKPOINT):
+        raise Refused(f"nothing called {what} to download")
+    target = folder / f"{job.id}-{what}"
+    retrieve(home, job, what, str(target.absolute()))
+    return target
 
 
 def retrieve(home: Home, job: Job, *arguments: str) -> None:
@@ -42,7 +68,7 @@ def retrieve(home: Home, job: Job, *arguments: str) -> None:
             raise EngineError(lines[-1])
 
 
-def fetch_artifacts(job: Job, target: Path) -> None:
+def _artifacts(job: Job, target: Path) -> None:
     """Copies the output artifacts of a Workflow's nodes to `target`/NODE/NAME, packed as they are. Raises Refused."""
     store, found = job.artifacts.resolve(), 0
     for node in raw_nodes(job.workflow()["status"]).values():

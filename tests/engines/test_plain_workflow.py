@@ -105,7 +105,7 @@ def test_pods_wait_until_there_is_room_for_each(engine, monkeypatch):
 
 
 def test_a_pod_that_waits_says_for_what(engine, monkeypatch):
-    """And what can never fit is refused at once."""
+    """Nobody should have to guess."""
     monkeypatch.setenv("FFDL_MACHINE", "cpus=1,memory=8GiB")
     engine.submit_workflow(asking("sleep 60", "first", 1, cpu="1"))
     for seen in engine.watch_workflow("first"):
@@ -117,8 +117,6 @@ def test_a_pod_that_waits_says_for_what(engine, monkeypatch):
             break
     engine.stop("first")
     assert ended(engine, "second").state == "COMPLETED"
-    with pytest.raises(Refused, match="template main can never run here: it needs 2 CPUs, this machine has 1"):
-        engine.submit_workflow(asking("true", "third", 1, cpu="2"))
 
 
 def nodes(made: dict) -> list:

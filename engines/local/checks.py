@@ -1,0 +1,69 @@
+"""What a Workflow needs of this machine, looked at before it is submitted: what could never run is refused at once."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...learner import contract
+from ..base import Refused
+from ..nodes import is_training_job
+from . import operator
+from .leases import Capacity, demand
+
+
+def check(workflow: Mapping[str, Any], machine: Capacity, python: str) -> None:
+    """Raises Refused for a Workflow that can't run on `machine`, whose learners or steps run in `python`."""
+    if problems := operator.unsupported(workflow) or operator.invalid(workflow):
+        raise Refused("; ".join(problems))
+    training = is_training_job(workflow)
+    lacks = _of_training_job(workflow, machine, python) if training else _of_others(workflow, python)
+    for lack in lacks:
+        raise Refused(lack)
+    for volume in workflow["spec"].get("volumes", []):
+        source = volume.get("hostPath") or {}
+        if source and "OrCreate" not in source.get("type", "") and not os.path.exists(source["path"]):
+            raise Refused(f"host path {source['path']} is not on this machine; make it or correct the manifest")
+
+
+def _of_training_job(workflow: Mapping[str, Any], machine: Capacity, python: str) -> Iterator[str]:
+    yield from _framework(workflow, python)
+    if lack := machine.lacks(demand(workflow)):
+        yield f"this job can never start here: it {lack}; ask for less in the manifest"
+
+
+def _framework(workflow: Mapping[str, Any], python: str) -> Iterator[str]:
+    """There are no images here: what a learner's image would bring, its Python must have."""
+    from ...workflows.frameworks import CATALOGUE
+
+    summary = json.loads(workflow["metadata"]["annotations"][contract.ANNOTATION_SUMMARY])
+    known = CATALOGUE.get(summary.get("framework", ""))
+    if known is None or known.module is None:
+        return
+    import subprocess
+
+    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    try:
+        found = subprocess.run([python, "-c", look, known.module], capture_output=True).returncode == 0
+    except OSError as error:
+        yield f"{python} can't be run: {error.strerror}; name a Python with --python"
+        return
+    if not found:
+        yield (
+            f"{python} has no {known.module}, which {summary['framework']} jobs import; get it there with "
+            f"`{known.install}`, or name a Python that has it with --python"
+        )
+
+
+def _of_others(workflow: Mapping[str, Any], python: str) -> Iterator[str]:
+    """Of a Workflow that is no training job: programs, and places to mount at. A pod too large only waits: it may be
+    on a way that is never taken."""
+    from . import environment, programs, sandbox
+
+    if missing := programs.missing(workflow, environment.user_environment(python, os.environ)["PATH"]):
+        yield "; ".join(missing)
+    chosen = os.environ.get(sandbox.SWITCH_ENV) == sandbox.NONE  # by who knows where mounts are then
+    if not chosen and sandbox.available() == sandbox.NONE and (paths := programs.unplaceable(workflow)):
+        yield f"{'; '.join(paths)}: this kernel gives pods no namespaces; `ffdl doctor` says how to get them"
