@@ -23,6 +23,7 @@ class MemoryLimit:
 
     def apply(self, main: int) -> None:
         """To a process that has no children yet."""
+        self._seen = False
         if self._limit is None:
             return
         if self.group is not None and self.group.create(self._limit):

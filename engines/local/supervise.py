@@ -6,32 +6,25 @@ disk.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gc
 import os
-import select
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import NoReturn
 
 from . import container as containers
-from . import linux, outputs, processes, sandbox, staging
+from . import linux, outputs, podstate, processes, sandbox, staging
+from .events import Events
 from .memory import MemoryLimit
 from .pod import MAIN as MAIN_NAME
 from .pod import Container, ContainerEnd, PodObservation
 from .podfiles import PodFiles, read_progress
 from .running import INIT, MAIN, SIDECAR, Running
+from .verdict import DELETED, NOT_RUN, OVERDUE, TERMINATED, message, result, verdict
 
-DELETED = "pod deleted"
-OVERDUE = "Pod was active on the node longer than the specified deadline"
-ENDED_BY_US = (137, 143)  # exit codes of sidecars that mean nothing: Argo ends them itself
-NOT_RUN = 64  # Argo's executor's own, for a command that it could not run
 NOTICE = 1.0  # seconds that Argo takes to end a set that has failed: its other containers may have ended by then
-_TERMINATED = 143
 _KILL_INTERVAL = 0.02  # seconds
 
 
@@ -94,28 +87,18 @@ class Supervisor:
         self._outputs = outputs.Outputs()
         self._result = b""
         self._announced = False
-        self._asked = False  # SIGTERM has come and was not looked at
         self._deleted = False
         self._overdue = False
         now, limit, end = time.monotonic(), self._spec.active_deadline, self._spec.deadline
         self._bound = None if limit is None else now + limit  # when the whole pod is ended
         self._last = None if end is None else now + end - time.time()  # when its main containers are
         self._started_at: float | None = None
-        self._wake, wake = os.pipe()
-        os.set_blocking(self._wake, False)
-        os.set_blocking(wake, False)
-        self._poller = select.poll()
-        self._sources: dict[int, Callable[[], bool]] = {}
-        self._listen_to({self._wake: self._woken})
-        signal.signal(signal.SIGTERM, self._on_term)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._events = Events()
 
     def run(self) -> PodObservation:
         """Returns how the pod ended, when none of its processes is left."""
         try:
-            phase, message = self._run()
+            phase, words = self._run()
         finally:
             self._end_all()
             for limit in self._limits:
@@ -123,18 +106,18 @@ class Supervisor:
             self._files.open_scratch()
         progress = read_progress(self._spec, self._files)
         times = (self._started_at, time.time())
-        if self._deleted or self._asked:
+        if self._deleted or self._events.asked:
             return _lost("Error", DELETED, progress, times)
         if self._error or not all(each.name in self._ends for each in self._spec.containers):
-            return _lost(phase, message, progress, times)
+            return _lost(phase, words, progress, times)
         main = self._spec.main.name
         return PodObservation(
             phase,
             self._ends[main].exit_code if main == MAIN_NAME else None,
-            message,
+            words,
             outputs=self._outputs.parameters,
             artifacts=self._outputs.artifacts,
-            result=_shown(self._result) if self._spec.result else None,
+            result=result(self._result) if self._spec.result else None,
             containers={each.name: self._ends[each.name] for each in self._spec.containers},
             ip=self._spec.address,
             progress=progress,
@@ -147,7 +130,7 @@ class Supervisor:
         try:
             staging.prepare(self._spec, self._files)
         except staging.StagingError as error:
-            return "Error", _message("init", ContainerEnd(NOT_RUN, detail=str(error)))
+            return "Error", message("init", ContainerEnd(NOT_RUN, detail=str(error)))
         for each in self._spec.init:
             self._start(each, INIT)
             self._serve()
@@ -156,7 +139,7 @@ class Supervisor:
             if self._overdue:
                 return "Failed", OVERDUE
             if (end := self._ends.pop(each.name)).exit_code != 0:
-                return "Failed", _message(each.name, end)
+                return "Failed", message(each.name, end)
         for each in self._spec.sidecars:
             self._start(each, SIDECAR)
         self._waiting = list(self._spec.containers)
@@ -165,7 +148,7 @@ class Supervisor:
         return ("Error", self._error) if self._deleted or self._error else self._verdict()
 
     def _verdict(self) -> tuple[str, str]:
-        """The pod's end, once all of its containers have ended. Argo looks at main ones, outputs, sidecars."""
+        """The pod's end, once all of its containers have ended."""
         if self._overdue:
             return "Failed", OVERDUE
         problem = self._outputs.problem
@@ -173,15 +156,7 @@ class Supervisor:
             outputs.store(self._spec, self._files, self._outputs.artifacts)
         except OSError as error:
             problem = problem or f"failed to put artifact: {error.strerror}"
-        for name in sorted(each.name for each in self._spec.containers):
-            if self._ends[name].exit_code != 0:
-                return "Failed", _message(name, self._ends[name])
-        if problem:
-            return "Error", _message("wait", ContainerEnd(NOT_RUN, detail=problem))
-        for name in sorted(each.name for each in self._spec.sidecars):
-            if self._ends[name].exit_code not in (0, *ENDED_BY_US):
-                return "Failed", _message(name, self._ends[name])
-        return "Succeeded", ""
+        return verdict(self._spec, self._ends, problem)
 
     def _start(self, each: Container, kind: str) -> None:
         number = self._numbers[id(each)]
@@ -189,7 +164,7 @@ class Supervisor:
         limit, mark = self._limits[number], self._mark_of(number)
         running = Running(self._spec, each, self._files, mark, limit, kind, self._meet, keep)
         self._live.append(running)
-        self._listen_to(running.sources)
+        self._events.listen(running.sources)
         if not self._announced:
             self._announce()  # while the container is being set up
 
@@ -211,9 +186,7 @@ class Supervisor:
     def _serve(self) -> None:
         """Until no container lives, nor is to be tried again."""
         while self._live or self._again:
-            for descriptor, _ in self._poller.poll(self._wait()):
-                if descriptor in self._sources and not self._sources[descriptor]():
-                    self._forget([descriptor])
+            self._events.wait(self._due())
             self._attend()
             childless = not self._reap()
             for running in [each for each in self._live if each.over(childless)]:
@@ -221,7 +194,7 @@ class Supervisor:
 
     def _ended(self, running: Running) -> None:
         """Takes note of a container's end, and of what follows from it."""
-        self._forget(running.sources)
+        self._events.forget(running.sources)
         end = running.close()
         self._live.remove(running)
         self._error = self._error or running.error
@@ -252,7 +225,7 @@ class Supervisor:
     def _wind_up(self) -> None:
         """A main container has failed, or their time is up: the others are ended, as Argo does."""
         for each in [*self._waiting, *(what for _, what in self._again)]:
-            self._ends.setdefault(each.name, ContainerEnd(_TERMINATED, finished_at=time.time()))
+            self._ends.setdefault(each.name, ContainerEnd(TERMINATED, finished_at=time.time()))
         self._waiting, self._again = [], []
         self._ask([running for running in self._live if running.kind == MAIN])
 
@@ -271,7 +244,7 @@ class Supervisor:
 
     def _meet(self, running: Running) -> None:
         """Its command waits. Notes everything that must be known of it, then lets it run."""
-        if self._deleted or self._asked:
+        if self._deleted or self._events.asked:
             return running.kill()
         running.release()
         if running.kind != INIT and self._started_at is None:
@@ -282,40 +255,21 @@ class Supervisor:
     def _announce(self) -> None:
         """From here on the pod counts as run, and is never run again."""
         self._announced = True
-        groups = [limit.group for limit in self._limits if limit.group is not None]
-        values = {
-            "supervisor": {**_identity(os.getpid()), "boot": processes.boot_id()},
-            "mark": self._mark,
-            "isolation": self._isolation,
-            "cgroups": [{"path": group.path, "version": group.version} for group in groups],
-        }
+        values = podstate.announcement(self._mark, self._isolation, [limit.group for limit in self._limits])
         self._files.write_durably(self._files.started, values)
-        self._asked = self._asked or self._files.terminate.exists()
+        self._events.asked = self._events.asked or self._files.terminate.exists()
 
     def _write_state(self) -> None:
-        up = [running for running in self._live if running.released]
-        state = {
-            "up": bool(self._ends) or (len(up) == len(self._live) and not any(running.kind == INIT for running in up)),
-            "ready": all(running.ready for running in self._live),
-            "started_at": self._started_at,
-            "containers": {
-                running.what.name: {"first": _identity(running.first), "main": _identity(running.main)}
-                for running in up
-            },
-            "ends": {name: asdict(end) for name, end in self._ends.items()},
-        }
-        self._files.write(self._files.state, state)
+        self._files.write(self._files.state, podstate.state(self._live, self._ends, self._started_at))
 
-    def _wait(self) -> float | None:
-        """Milliseconds until something has to be done by the clock."""
+    def _due(self) -> list[float | None]:
+        """When something has to be done by the clock."""
         due = [*(running.due() for running in self._live), *(moment for moment, _ in self._again)]
-        due += [self._bound, self._last]
-        soonest = min((moment for moment in due if moment is not None), default=None)
-        return None if soonest is None else max(0.0, (soonest - time.monotonic()) * 1000 + 1)
+        return [*due, self._bound, self._last]
 
     def _attend(self) -> None:
-        if self._asked:
-            self._asked = False
+        if self._events.asked:
+            self._events.asked = False
             self._delete(forced=bool((self._files.read(self._files.terminate) or {}).get("force")))
         for running in self._live:
             running.attend()
@@ -366,43 +320,10 @@ class Supervisor:
             except ChildProcessError:
                 return
 
-    def _listen_to(self, sources: dict[int, Callable[[], bool]]) -> None:
-        self._sources.update(sources)
-        for descriptor in sources:
-            self._poller.register(descriptor, select.POLLIN)
-
-    def _forget(self, descriptors: Iterable[int]) -> None:
-        for descriptor in descriptors:
-            if self._sources.pop(descriptor, None) is not None:
-                self._poller.unregister(descriptor)
-
-    def _woken(self) -> bool:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake, 4096)
-        return True
-
     def _mark_of(self, number: int) -> str:
         return f"{self._mark}.{number}"
-
-    def _on_term(self, *_: object) -> None:
-        self._asked = True
 
 
 def _lost(phase: str, message: str, progress: str, times: tuple[float | None, float]) -> PodObservation:
     """A pod whose main containers have no end of their own."""
     return PodObservation(phase, -1, message, progress=progress, started_at=times[0], finished_at=times[1])
-
-
-def _identity(pid: int | None) -> dict[str, int]:
-    found = None if pid is None else processes.stat(pid)
-    return {"pid": pid or 0, "start": found.start if found else 0}
-
-
-def _message(name: str, end: ContainerEnd) -> str:
-    words = f"{name}: {end.reason} (exit code {end.exit_code})"
-    return f"{words}: {end.detail}" if end.detail else words
-
-
-def _shown(said: bytes) -> str:
-    """A result as Argo keeps it: without the last newline, the end of what is too long."""
-    return said.removesuffix(b"\n")[-outputs.LIMIT :].decode(errors="replace")

@@ -16,6 +16,7 @@ from . import processes, sandbox, supervise
 from .cgroup import Cgroup
 from .pod import ContainerEnd, PodObservation
 from .podfiles import PodFiles, read_progress
+from .verdict import DELETED
 
 _BURIAL = 2.0  # seconds that one look waits for the processes of a dead supervisor's pod
 _LOCK_TRIES = 20
@@ -89,7 +90,7 @@ def terminate(pod_dir: Path, force: bool = False) -> None:
             if files.started.exists():
                 _bury(files)
             else:
-                files.write_result(PodObservation("Error", -1, supervise.DELETED, finished_at=time.time()))
+                files.write_result(PodObservation("Error", -1, DELETED, finished_at=time.time()))
     finally:
         os.close(lock)
 
@@ -180,7 +181,7 @@ def _bury(files: PodFiles) -> PodObservation:
     result = PodObservation(
         "Error",
         -1,
-        supervise.DELETED,
+        DELETED,
         progress=read_progress(spec, files) if (spec := files.known_spec()) is not None else "",
         started_at=state.get("started_at"),
         finished_at=time.time(),
