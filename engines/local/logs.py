@@ -19,6 +19,7 @@ from ...workflows.errors import listed
 from ..base import NORMAL, WARNING, Event, LogLine, Refused, Selection
 from ..nodes import is_training_job
 from ..status import job_status
+from ..tree import node_path
 from .log_files import LogFile, log_files
 from .notify import Watcher
 from .podfiles import open_beneath
@@ -27,6 +28,7 @@ from .state import Job
 FOLLOW_LOOK = 1.0
 PAUSE = 2.0  # after a look, in times of what it took: of a large Workflow each takes a while
 MOST_OPEN = 256  # files that are read at once
+_WITH_EVENTS = ("Pod", "Retry", "DAG", "Steps", "Suspend", "Container")  # kinds of nodes
 _PARTS = ("meta", "etimes", "values")  # of a metrics record
 
 
@@ -190,10 +192,11 @@ def _records(base: Path, folder: Path, offset: int) -> tuple[list[dict[str, Any]
 def events(workflow: dict[str, Any]) -> list[Event]:
     """What happened to the job's nodes, read off their times and messages."""
     found = []
+    training, name = is_training_job(workflow), workflow["metadata"]["name"]
     for node in workflow["status"].get("nodes", {}).values():
-        if node.get("type") not in ("Pod", "Retry", "DAG", "Steps"):
+        if node.get("type") not in _WITH_EVENTS:
             continue
-        source = node.get("displayName") or node["name"]
+        source = (node.get("displayName") or node["name"]) if training else node_path(name, node)
         if started := _time(node.get("startedAt")):
             found.append(Event(started, source, NORMAL, f"{node['type']}Started", node.get("templateName", "")))
         if finished := _time(node.get("finishedAt")):

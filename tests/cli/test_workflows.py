@@ -322,6 +322,8 @@ def test_a_suspended_node_waits_for_somebodys_word(runner):
     assert "not expecting output parameter 'b'" in runner.fails("resume", "flow", "--output", "b=1")
     runner.ffdl("resume", "flow", "--node", "ask", "--output", "answer=a=b")
     runner.ffdl("wait", "flow")
+    events = [line.split()[2:5] for line in runner.ffdl("events", "flow").stdout.splitlines()]
+    assert ["ask", "Normal", "SuspendSucceeded"] in events
     assert runner.ffdl("logs", "flow").stdout == "say | a=b\n"
     assert "nothing to resume" in runner.fails("resume", "flow", "--node", "ask")
 
