@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ffdl.engines.local.engine import LocalEngine
+from ffdl.engines.local.engine import LocalEngine, _request
+from ffdl.engines.local.operator.names import pod_name
 from ffdl.engines.local.state import Home
+from ffdl.learner import contract
 
 from .case import Case
 from .replay import merge, resumption
@@ -47,6 +49,13 @@ def _act(engine: LocalEngine, home: Path, case: Case, act: dict[str, Any]) -> No
     job = Home(home).job(case.name)
     if "resume" in act:
         engine._let_go(job, engine.workflow(case.name), resumption(act["node"], act["resume"]))
+        return
+    if "delete" in act:
+        (node,) = [
+            n for n in engine.workflow(case.name)["status"]["nodes"].values() if n["displayName"] == act["delete"]
+        ]
+        name = pod_name(case.name, node)
+        _request(job, {"kind": contract.REQUEST_DELETE_POD, "pod": name})
         return
     spec = act["patch"]["spec"]
     with job.edit() as workflow:
