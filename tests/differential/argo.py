@@ -23,7 +23,7 @@ from tests.cluster.components import S3_KEYS
 
 from . import trees
 from .case import Case
-from .record import Record, compact, news_of_pods
+from .record import Record, compact, complete, news_of_pods
 
 AT_ONCE = 7
 _TERMINAL = ("Succeeded", "Failed", "Error")
@@ -195,6 +195,8 @@ class _Runner:
         if not over and now < one.created + one.case.seconds:
             return
         one.record.ended = one.over is not None
+        if start := one.before.get("startedAt"):
+            complete(one.record.events, one.before, trees.seconds(start))
         one.record.workflow, one.record.status = compact(one.record.workflow, one.before)
         del self.running[one.case.name]
         with contextlib.suppress(ApiError):

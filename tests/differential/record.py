@@ -68,6 +68,15 @@ def news_of_pods(before: Mapping[str, Any], after: Mapping[str, Any], start: flo
     return found
 
 
+def complete(events: list[dict[str, Any]], status: Mapping[str, Any], start: float) -> None:
+    """Gives the pods in `events` what Argo learned of them only after it took note of their end."""
+    nodes = status.get("nodes") or {}
+    for event in events:
+        for key, seen in event.get("pods", {}).items():
+            if key in nodes and nodes[key]["phase"] == seen["phase"] in _ENDED:
+                seen.update({**ended(key, nodes, start), "at": seen["at"]})
+
+
 def ended(key: str, nodes: Mapping[str, Any], start: float) -> dict[str, Any]:
     """How the pod of the node `key` ended."""
     node = nodes[key]
