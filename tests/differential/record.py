@@ -74,7 +74,7 @@ def complete(events: list[dict[str, Any]], status: Mapping[str, Any], start: flo
     for event in events:
         for key, seen in event.get("pods", {}).items():
             if key in nodes and nodes[key]["phase"] == seen["phase"] in _ENDED:
-                seen.update({**ended(key, nodes, start), "at": seen["at"]})
+                seen.update({"at": event["at"]} | ended(key, nodes, start))
 
 
 def ended(key: str, nodes: Mapping[str, Any], start: float) -> dict[str, Any]:
@@ -91,9 +91,9 @@ def ended(key: str, nodes: Mapping[str, Any], start: float) -> dict[str, Any]:
         "result": outputs.get("result"),
         "containers": dict(_containers(key, nodes)),
     }
-    return {name: value for name, value in seen.items() if value not in (None, [], {})} | {
-        "at": trees.seconds(node["finishedAt"]) - start
-    }
+    if node.get("finishedAt"):  # not of every one that a deadline has ended
+        seen["at"] = trees.seconds(node["finishedAt"]) - start
+    return {name: value for name, value in seen.items() if value not in (None, [], {})}
 
 
 def _containers(key: str, nodes: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

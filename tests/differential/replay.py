@@ -125,7 +125,7 @@ class _Machine:
             seen.get("artifacts", []),
             seen.get("result"),
             {name: ContainerEnd(**end) for name, end in seen.get("containers", {}).items()},
-            finished_at=self.start + seen["at"],
+            finished_at=self.start + seen["at"] if "at" in seen else None,
         )
 
 

@@ -139,7 +139,7 @@ def _exit_handler(op: Operation) -> Node | None:
 
 
 def _end(status: dict[str, Any], phase: str, message: str, now: float) -> None:
-    status |= {"phase": phase, "finishedAt": timestamp(now)}
+    status |= {"phase": phase, "finishedAt": timestamp(now), "progress": status.get("progress", "0/0")}
     if message:
         status["message"] = message
     _set_condition(status, "Completed", True)

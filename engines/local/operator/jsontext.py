@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .expressions.values import float_text, json_error, to_json
+from .expressions.gojson import complaint
+from .expressions.values import float_text, to_json
 
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _ORDER = ("name", "default", "value", "valueFrom", "globalName", "enum", "description")
@@ -25,7 +26,7 @@ def read(source: str) -> Any:
     try:
         return json.loads(source, parse_float=_number, parse_int=_number, parse_constant=_no_constant)
     except ValueError as error:
-        raise ValueError(json_error(source, error)) from None
+        raise ValueError(complaint(source) or str(error)) from None
 
 
 def _number(written: str) -> Number:

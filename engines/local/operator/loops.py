@@ -12,7 +12,7 @@ from .nodes import Node
 from .templates import EVERYTHING, substitute
 
 _OVER = ("withItems", "withParam", "withSequence")
-_LATER = ("hooks", "inline")  # what else they refer to is known when they run
+_LATER = ("inline",)  # what else it refers to is known when it runs
 
 
 class LoopError(ValueError):

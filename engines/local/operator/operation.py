@@ -101,7 +101,7 @@ class Operation:
                 self._try(template, call, inputs)
             deadlines.check_pending(self, template, node)
             parallelism.check(self, template, node, call.boundary)
-            if template.get("retryStrategy") or self.spec.get("retryStrategy"):
+            if self._retries(template) is not None:
                 return retry.advance(self, call, node, template, inputs)
             return self.run(call, call.name, node, template, inputs, call.flag)
         except (TemplateError, UnresolvedError, ExpressionError, TooDeepError) as error:
@@ -139,6 +139,8 @@ class Operation:
             return self._guarded(node, lambda made: suspension.advance(self, made, self.process(template, made)))
         kind, advance = ("DAG", dag.execute) if "dag" in template else ("Steps", steps.execute)
         if node is None:
+            if not template.get("dag") and not template.get("steps"):
+                raise TemplateError(f"Template '{template.get('name', '')}' missing specification")
             node = self._create(call, name, kind, RUNNING, inputs, flag)
         node = self._guarded(node, lambda made: advance(self, call, made, template))
         if node["phase"] in FULFILLED:
@@ -168,7 +170,7 @@ class Operation:
 
     def strategy(self, template: Template, node: Node) -> Mapping[str, Any]:
         """The retry strategy of a Retry node, substituted."""
-        strategy = template.get("retryStrategy") or self.spec["retryStrategy"]
+        strategy = self._retries(template) or {}
         scope = {**self.globals, **input_scope((node.get("inputs") or {}).get("parameters") or [])}
         processed: Mapping[str, Any] = substitute(strategy, scope)
         return processed
@@ -196,6 +198,11 @@ class Operation:
     def publish(self, outputs: Mapping[str, Any] | None) -> None:
         """Makes outputs that have a `globalName` outputs of the Workflow."""
         self.globals |= publish(self.status, outputs)
+
+    def _retries(self, template: Template) -> Mapping[str, Any] | None:
+        """The retry strategy of `template`, its own or the Workflow's: one that says nothing is one, too."""
+        own: Mapping[str, Any] | None = template.get("retryStrategy")
+        return self.spec.get("retryStrategy") if own is None else own
 
     def _template(self, call: Call, node: Node | None) -> Template:
         inline = call.origin.get("inline")

@@ -108,7 +108,7 @@ def _again(op: Operation, node: Node, template: Mapping[str, Any], attempts: lis
         verdict = _verdict(op, strategy, attempts)
         due = _due(op, strategy, attempts) if verdict is None else 0.0
     except ValueError as error:
-        verdict = (ERROR, str(error))
+        raise TemplateError(str(error)) from None
     if verdict is not None:
         if last.get("outputs"):
             op.nodes.edit(node)["outputs"] = last["outputs"]

@@ -74,6 +74,7 @@ class _Steps:
         nodes, name = self.op.nodes, f"{self.name}[{index}]"
         group = nodes.named(name)
         if group is None:
+            self.scope(index)  # an output that can't be read ends the whole
             group = nodes.create(name, "StepGroup", RUNNING, scope=self.context.scope, boundary=self.id, flag={})
             self._connect(before, group)
         elif fulfilled(group) and not nodes.census.daemons[self.id]:

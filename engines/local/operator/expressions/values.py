@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .errors import FaultError
+from .gojson import complaint
 
 INTERFACE = "interface {}"
 LIST, MAP, ANY_MAP = "[]interface {}", "map[string]interface {}", "map[interface {}]interface {}"
@@ -134,22 +135,11 @@ def from_json(source: str) -> Any:
     try:
         return json.loads(source, parse_int=float, parse_constant=_no_constant)
     except ValueError as error:
-        raise FaultError(json_error(source, error)) from None
+        raise FaultError(complaint(source) or str(error)) from None
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(name)
-
-
-def json_error(source: str, error: ValueError) -> str:
-    """Go's words for text that is no JSON."""
-    at = error.pos if isinstance(error, json.JSONDecodeError) else 0
-    if at >= len(source.rstrip()) or not source.strip():
-        return "unexpected end of JSON input"
-    shown = source[at]
-    if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
-        return f"invalid character '{shown}' after top-level value"
-    return f"invalid character '{shown}' looking for beginning of value"
 
 
 def atoi(source: str) -> int:
