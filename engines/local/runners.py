@@ -28,7 +28,7 @@ def revive(home: Home) -> list[str]:
             with locked(home.path / "lock"):  # a job is being made under it
                 if not job.path.is_dir():
                     (home.path / "active" / job_id).unlink(missing_ok=True)
-        elif not job.has_runner():
+        elif not job.has_runner() and (home.path / "active" / job_id).exists():  # it unlinks that before it lets go
             spawn(job)
             revived.append(job_id)
     return revived

@@ -94,9 +94,9 @@ def bomb() -> bytes:
 )
 def test_what_is_no_manifest_gets_one_clear_line_within_a_second(text: bytes, message: str) -> None:
     """The wrong file on the command line must neither hang nor print a parser's traceback."""
-    began = time.perf_counter()
+    began = time.process_time()
     (line,) = errors(text)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert message in line
     assert re.fullmatch(r"job\.yml:\d+: .+; .+", line)
     assert len(line) < 200
@@ -143,9 +143,9 @@ def test_line_ends_and_byte_order_mark_do_not_matter() -> None:
 
 def test_more_errors_than_anyone_reads_are_cut() -> None:
     """A data file taken for a manifest has thousands."""
-    began = time.perf_counter()
+    began = time.process_time()
     lines = errors("\n".join(f"pixel{n}: {n}" for n in range(9000)).encode())
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert len(lines) == 101
     assert lines[-1].endswith("correct these first")
 
@@ -244,7 +244,7 @@ def test_whatever_the_bytes_the_answer_is_a_manifest_or_a_clear_error() -> None:
                     other = chance.choice(texts)
                     start = chance.randrange(len(other))
                     text[at:at] = other[start : start + chance.randint(1, 100)]
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             override = chance.choice(["cpus=1", "cpus=2", "cpus=3", "a.0=x", "framework.0=y"])
             assert isinstance(load(bytes(text), "job.yml", [override]), Manifest)
@@ -252,5 +252,5 @@ def test_whatever_the_bytes_the_answer_is_a_manifest_or_a_clear_error() -> None:
             for line in str(error).splitlines():
                 assert re.fullmatch(r"(job\.yml(:\d+)?|--set [a-z0-9.]+): .+; .+", line), (seed, line)
                 assert line.isprintable(), (seed, line)
-        slowest = max(slowest, time.perf_counter() - began)
+        slowest = max(slowest, time.process_time() - began)
     assert slowest < 1, seed
