@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,7 @@ from .output import write, write_lines
 from .settings import Settings, Verb, job_argument, on_terminal, output_option, tell
 
 if TYPE_CHECKING:
+    from ..engines.base import Engine
     from ..engines.nodes import NodeStatus
     from ..engines.status import JobStatus
 
@@ -35,7 +37,7 @@ def command(settings: Settings, job_id: str, workflow: bool, output: str) -> Non
     elif workflow:
         write(engine.workflow(found), "yaml" if output == "table" else output)
     elif output != "table":
-        write(engine.status(found).to_dict(), output)
+        write(_whole(engine.status(found), engine).to_dict(), output)
     else:
         status = engine.status(found)
         lines = description(status, time.time())
@@ -44,6 +46,15 @@ def command(settings: Settings, job_id: str, workflow: bool, output: str) -> Non
         write_lines(lines)
         for line in suggestions(status):
             tell(line)
+
+
+def _whole(status: JobStatus, engine: Engine) -> JobStatus:
+    """With the nodes of a Workflow that is no training job, too."""
+    if status.kind != WORKFLOW:
+        return status
+    from ..engines.tree import statuses
+
+    return replace(status, nodes=statuses(engine.workflow(status.id)))
 
 
 def description(status: JobStatus, now: float) -> list[str]:

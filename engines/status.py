@@ -37,7 +37,7 @@ class JobStatus:
 
     `reason` is one line: why the job waits or failed. `attempts` is the most any learner has begun (1: the first).
     `error_code` and `exit_code` (the learner's own) are set for a failed job only. A `kind` of WORKFLOW has no
-    learners and no list of nodes: they are the Workflow's own.
+    learners; its nodes, which may be thousands, are left to who reads the Workflow itself.
     """
 
     id: str

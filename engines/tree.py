@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .nodes import one_line, raw_nodes, unix_time
+from .nodes import NodeStatus, one_line, raw_nodes, unix_time
 
 QUIET = ("Succeeded", "Skipped", "Omitted", "Pending")
 ENDED = ("Succeeded", "Failed", "Error", "Skipped", "Omitted")
@@ -158,6 +158,36 @@ def _merge_attempts(item: Item) -> None:
         item.kind = last.kind
         item.message = last.message or item.message
         item.children = [child for child in item.children if child is not last] + last.children
+
+
+def statuses(workflow: Mapping[str, Any]) -> list[NodeStatus]:
+    """Every node by its path, attempts after what is retried: the tree, flat."""
+    nodes = raw_nodes(dict(workflow.get("status") or {}))
+    return [_status(item, nodes[item.id], nodes) for item in outer_first(forest(workflow))]
+
+
+def _status(item: Item, node: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> NodeStatus:
+    if node.get("type") == "Retry":  # what the last attempt says
+        attempts = [nodes[key] for key in node.get("children") or () if key in nodes]
+        node = next((each for each in reversed(attempts) if (each.get("nodeFlag") or {}).get("retried")), node)
+    code = (node.get("outputs") or {}).get("exitCode")
+    return NodeStatus(
+        name=item.label,
+        phase=item.phase,
+        attempt=item.attempts,
+        message=item.message,
+        exit_code=int(code) if code not in (None, "") else None,
+        started=item.started,
+        finished=item.finished,
+        progress=str(node.get("progress") or ""),
+    )
+
+
+def outer_first(trees: Iterable[Item]) -> Iterator[Item]:
+    """All nodes, each before those beneath it."""
+    for tree in trees:
+        yield tree
+        yield from outer_first(tree.children)
 
 
 def inner_first(trees: Iterable[Item]) -> Iterator[Item]:

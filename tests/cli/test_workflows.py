@@ -176,6 +176,20 @@ def test_scripts_get_the_whole_workflow(runner):
     assert json.loads(runner.ffdl("run", failing, "-o", "json", code=1).stdout)["status"]["phase"] == "Failed"
 
 
+def test_scripts_get_its_nodes(runner):
+    """A script asks which step failed, how, and at which attempt, without knowing how Argo writes nodes down."""
+    bad = sh("bad", "exit 3", retryStrategy={"limit": 1})
+    runner.ffdl("run", write(runner, workflow(dag("main", a="good", b="bad after a"), sh("good", "true"), bad)), code=1)
+    nodes = json.loads(runner.ffdl("show", "flow", "-o", "json").stdout)["nodes"]
+    assert [(node["name"], node["phase"], node["attempt"], node["exit_code"]) for node in nodes] == [
+        ("flow", "Failed", 1, None),
+        ("a", "Succeeded", 1, 0),
+        ("b", "Failed", 2, 3),
+        ("b(0)", "Failed", 1, 3),
+        ("b(1)", "Failed", 1, 3),
+    ]
+
+
 def test_what_lies_beside_it_is_used(runner):
     """One file can hold all that a Workflow needs: nobody has a cluster to put Secrets into first."""
     env = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token"}}}
