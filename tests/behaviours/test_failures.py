@@ -155,8 +155,8 @@ client = Client({user.engine_name!r})
 job = client.submit(TrainingJob.from_arguments(name="py", cpus=0.5, memory="100MB",
     framework={{"name": "custom", "version": {user.image!r}, "command": "echo hello from python"}}))
 small = client.train("job/manifest.yml", overrides=["env.STEPS=5"])
-assert small.wait(60).state == "COMPLETED"
-print(job.wait(60).state, [line.text for line in job.logs()], job.workflow()["kind"])
+assert small.wait(180).state == "COMPLETED"
+print(job.wait(180).state, [line.text for line in job.logs()], job.workflow()["kind"])
 """
     done = subprocess.run([sys.executable, "-c", script], env=user.env, cwd=user.folder, capture_output=True, text=True)
     assert done.stdout.strip() == "COMPLETED ['hello from python'] Workflow", done.stderr

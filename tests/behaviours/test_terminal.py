@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import subprocess
 import termios
 
@@ -20,6 +21,8 @@ class Terminal:
 
         def own() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            for number in (signal.SIGINT, signal.SIGHUP):  # these tests may run under nohup, or in the background
+                signal.signal(number, signal.SIG_DFL)
 
         self.process = subprocess.Popen(
             [str(FFDL), *arguments],

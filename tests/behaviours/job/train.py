@@ -8,6 +8,7 @@ import numpy as np
 from ffdl import learner
 
 STEPS = int(os.environ.get("STEPS", "150"))
+BALLAST = int(os.environ.get("BALLAST", "0"))  # MiB of results for those who want storing them to take a while
 PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a step waits, for those who want to do something meanwhile
 ROWS, COLUMNS, BATCH = 512, 64, 64
 
@@ -45,5 +46,9 @@ with learner.session() as job:
         time.sleep(PAUSE)
         job.step(step + 1, of=STEPS, state=state, loss=float(np.mean(error**2)))
 
+if BALLAST:
+    with open(os.path.join(os.environ["RESULT_DIR"], "ballast"), "wb") as ballast:
+        for _ in range(BALLAST):
+            ballast.write(os.urandom(1 << 20))
 np.save(os.path.join(os.environ["RESULT_DIR"], "model.npy"), state["w"])
 print("done", flush=True)
