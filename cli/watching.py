@@ -81,9 +81,21 @@ class Watch:
 
         changed = [i for i in inner_first(trees) if self._phases.get(i.id) != (i.phase, i.message)]
         self._phases |= {item.id: (item.phase, item.message) for item in changed}
-        ended = sorted((i for i in changed if i.finished is not None), key=lambda item: item.finished or 0.0)
+        ended = [item for item in changed if item.finished is not None]
         news = {i.id for i in changed if i.finished is None and (i.phase != "Pending" or i.message)}
-        return ended + [row.item for row in rows(trees) if row.item is not None and row.item.id in news]
+        begun = [row.item for row in rows(trees) if row.item is not None and row.item.id in news]
+        return sorted(ended + begun, key=_moment)
+
+
+def _moment(item: Item) -> tuple[float, int]:
+    """Argo's times are whole seconds: in one of them a node that others have ended in began before, others after."""
+    if item.finished is not None:
+        return item.finished, 1
+    return item.started or float("inf"), 0 if _ended_in(item) else 2
+
+
+def _ended_in(item: Item) -> bool:
+    return any(child.finished is not None or _ended_in(child) for child in item.children)
 
 
 def _waits(workflow: Workflow) -> str:
