@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ffdl.engines.argo.deletion import FINALIZER
 from ffdl.engines.argo.engine import ArgoEngine
 from ffdl.engines.argo.objects import RECORD, STATUS
 from ffdl.engines.base import EngineError, NoSuchJob, Refused
@@ -92,6 +93,16 @@ def test_a_job_from_its_submission_to_its_deletion(team: Tenant, argo: ArgoEngin
     for call in (argo.status, argo.workflow, argo.delete, argo.halt, argo.logs, argo.metrics, argo.events):
         with pytest.raises(NoSuchJob, match=f"no job {job}; `ffdl list -a` shows all"):
             call(job)
+
+
+def test_a_pod_that_argo_has_lost_sight_of_goes_too(team: Tenant, argo: ArgoEngine) -> None:
+    """A controller that keeps pods until it has seen their end may miss one; it would be let go minutes later."""
+    job = submitted(argo, compiled("sleep 60"))
+    until(argo, job, "PROCESSING")
+    for pod in team.api.list("pods", f"{contract.LABEL_JOB}={job}"):
+        team.api.patch("pods", pod["metadata"]["name"], {"metadata": {"finalizers": [FINALIZER]}})
+    argo.delete(job)
+    assert team.api.list("pods", f"{contract.LABEL_JOB}={job}") == []
 
 
 def test_a_submission_that_fails_leaves_nothing(team: Tenant, argo: ArgoEngine) -> None:
