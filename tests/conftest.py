@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script; what tests start inherits it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for line in (
         "local(reason): runs on the local engine alone",
         "cluster(reason): runs on a cluster alone",

@@ -21,8 +21,7 @@ class Terminal:
 
         def own() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-            for number in (signal.SIGINT, signal.SIGHUP):  # these tests may run under nohup, or in the background
-                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
 
         self.process = subprocess.Popen(
             [str(FFDL), *arguments],
