@@ -130,7 +130,7 @@ def _is_wanted(attempt: Attempt, wanted: Selection) -> bool:
 
 def _lacks(pod: PodLog, wanted: Selection) -> bool:
     """Whether the pod has less of its attempt's lines than are wanted."""
-    with suppress(LogGone):
+    try:
         if pod.is_whole():
             return False
         if wanted.tail is None and wanted.since is None:
@@ -138,7 +138,8 @@ def _lacks(pod: PodLog, wanted: Selection) -> bool:
         enough = wanted.tail or 1  # what is kept has no times: any line of the pod's is better
         has = islice(PodLog(pod.api, pod.attempt).read(wanted.since, wanted.tail), enough)
         return sum(1 for _ in has) < enough
-    return False
+    except LogGone:
+        return True
 
 
 def _kept_lines(job: Job, file: Path, pods: list[PodLog], follow: bool) -> Iterator[LogLine]:

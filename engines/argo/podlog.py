@@ -18,6 +18,7 @@ from .watching import lines
 
 SILENCE = 600.0  # seconds without output after which a stream is opened anew
 _FAREWELL = re.compile(rb"^\S+ Error: exit status \d+$")  # its last line where the command has failed
+_NO_LOG = b"unable to retrieve container logs for "  # a kubelet's words, of a container that it has removed
 ARGOS_LINES = 20  # of a pod's last ones that may not be the command's
 MOST_BEGINNING = 4096  # bytes of it that are looked at: Argo's executor says a few lines first
 _EARLIER_POD = f"ffdl: {contract.EARLIER_POD}".encode()
@@ -101,7 +102,7 @@ class PodLog:
             with self.api.open("GET", path, what, query, {"Accept": "*/*"}, read_timeout=SILENCE) as response:
                 self._response = response
                 if not self.closed:
-                    yield from lines(response, ended_only=follow)
+                    yield from _of_the_container(lines(response, ended_only=follow))
         except ApiError as error:
             if error.status == 404:
                 raise LogGone from None
@@ -147,3 +148,11 @@ class PodLog:
         except ValueError:
             moment, text = None, raw.decode(errors="replace")
         return LogLine(self.attempt.source, self.attempt.number, moment, text)
+
+
+def _of_the_container(found: Iterator[bytes]) -> Iterator[bytes]:
+    """Raises LogGone where it is the kubelet that speaks: the pod is there, its container is not."""
+    for line in found:
+        if line.startswith(_NO_LOG):  # the container's lines begin with their times
+            raise LogGone
+        yield line

@@ -35,7 +35,13 @@ def at_step(user: LocalUser, step: int) -> None:
     user.wait_for(there, f"step {step}")
 
 
+def starting(user: LocalUser) -> list[str]:
+    """Runners that have not looked yet whether the job has one."""
+    return [said for said in user.running() if "ffdl.engines.local.runner" in said and not said.startswith("ffdl-")]
+
+
 def kill_the_runner(user: LocalUser) -> None:
+    user.wait_for(lambda: not starting(user), "a single runner")  # a second one, on its way to leave, would take over
     assert user.kill("runner")
     user.wait_for(lambda: not user.pids("runner"), "the runner's death")
 

@@ -70,6 +70,17 @@ def test_what_argo_says_of_itself_is_left_out(server: ApiServer, api: Api) -> No
     assert lines == ["mine", "level=INFO argo=true", "Error: exit status 3", "no end"]
 
 
+def test_what_the_kubelet_says_in_its_place_is_no_log(server: ApiServer, api: Api) -> None:
+    """A pod that a finalizer keeps outlives its containers and what they wrote: that is looked for elsewhere."""
+    for look in (lambda pod: list(pod.read()), lambda pod: pod.is_whole()):
+        server.fail("get", "pods", writes(b"unable to retrieve container logs for containerd://e1e73b795b73"))
+        with pytest.raises(LogGone):
+            look(PodLog(api, ATTEMPT))
+    said = b"2026-01-01T00:00:01Z unable to retrieve container logs for a friend\n"
+    server.fail("get", "pods", writes(said))
+    assert [line.text for line in PodLog(api, ATTEMPT).read()] == ["unable to retrieve container logs for a friend"]
+
+
 def test_every_line_comes_once_over_broken_connections(server: ApiServer, api: Api) -> None:
     """A log that repeats or loses lines when an API server restarts can't be trusted. Equal lines are lines, too."""
     seed = random.randrange(2**32)
