@@ -102,14 +102,15 @@ def _kept(job: Job, by_source: dict[str, list[PodLog]], wanted: Selection, stack
     ]
     steps = [name for name in lost if not name.startswith("learner-")]
     if steps and not there[steps[0]]:
-        raise Refused(f"the pod of {steps[0]} is gone, and with it what it wrote; learners' logs alone are kept")
+        raise _gone(steps[0])
     if wanted.attempt is not None and len(lost) > len(steps):
         raise Refused(
             f"the pod of attempt {wanted.attempt} is gone; what is kept of it is together with the other attempts: "
             "leave --attempt out"
         )
     if wanted.attempt is None:
-        lost += [name for name, pods in there.items() if name not in lost and any(_lacks(pod, wanted) for pod in pods)]
+        learners = [name for name in there if name.startswith("learner-") and name not in lost]
+        lost += [name for name in learners if any(_lacks(pod, wanted) for pod in there[name])]
     names = {f"{name}/{contract.TRAINING_LOG}": name for name in lost if name not in steps}
     if not names:
         return {}
@@ -181,9 +182,18 @@ def _overlap(before: Sequence[str], after: Sequence[str]) -> int:
 
 
 def _written(pods: list[PodLog], wanted: Selection) -> Iterator[LogLine]:
+    """What the pods of one source have. Raises Refused if that is nothing any more, and nothing is kept of it."""
+    there = False
     for pod in pods:
         with suppress(LogGone):
             yield from pod.read(wanted.since, wanted.tail)
+            there = True
+    if not there and pods[0].attempt.learner is None and any(pod.attempt.begun for pod in pods):
+        raise _gone(pods[0].attempt.source)
+
+
+def _gone(step: str) -> Refused:
+    return Refused(f"the pod of {step} is gone, and with it what it wrote; learners' logs alone are kept")
 
 
 def of_record(api: Api, site: Site, job_id: str, learners: int, wanted: Selection) -> Iterator[LogLine]:

@@ -11,7 +11,7 @@ from ffdl.engines.argo import logs
 from ffdl.engines.argo.access import Api
 from ffdl.engines.argo.podlog import LogGone, PodLog
 from ffdl.engines.argo.pods import Attempt
-from ffdl.engines.base import LogLine
+from ffdl.engines.base import LogLine, Refused, Selection
 from ffdl.learner import contract
 from tests.engines.argo.test_access import refuse
 from tests.steps.api_server import ApiServer, Handler
@@ -79,6 +79,14 @@ def test_what_the_kubelet_says_in_its_place_is_no_log(server: ApiServer, api: Ap
     said = b"2026-01-01T00:00:01Z unable to retrieve container logs for a friend\n"
     server.fail("get", "pods", writes(said))
     assert [line.text for line in PodLog(api, ATTEMPT).read()] == ["unable to retrieve container logs for a friend"]
+
+
+def test_a_step_whose_output_is_gone_says_so(server: ApiServer, api: Api) -> None:
+    """Nothing at all looks as if it had written nothing."""
+    server.fail("get", "pods", writes(b"unable to retrieve container logs for containerd://e1e73b795b73"))
+    pod = PodLog(api, Attempt("download", 1, "p", "Succeeded"))
+    with pytest.raises(Refused, match="the pod of download is gone, and with it what it wrote"):
+        list(logs._written([pod], Selection()))
 
 
 def test_every_line_comes_once_over_broken_connections(server: ApiServer, api: Api) -> None:
