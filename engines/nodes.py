@@ -82,6 +82,12 @@ def raw_nodes(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return nodes
 
 
+def exit_code(node: Mapping[str, Any]) -> int | None:
+    """That of a pod's main container, once it has ended."""
+    code = (node.get("outputs") or {}).get("exitCode")
+    return int(code) if code not in (None, "") else None
+
+
 LEAVES = ("Pod", "Suspend")  # what does something itself
 
 
@@ -100,9 +106,8 @@ def first_failure(nodes: Iterable[dict[str, Any]]) -> tuple[str, int | None] | N
     listed = list(nodes)
     unborn = (node for node in listed if node.get("type") == "Skipped" and node.get("phase") == "Error")
     for node in (*failed_leaves(listed), *unborn):
-        code = (node.get("outputs") or {}).get("exitCode")
         why = one_line(f"{node['displayName']}: {node.get('message') or node['phase']}")
-        return why, None if code is None else int(code)
+        return why, exit_code(node)
     return None
 
 
@@ -152,13 +157,12 @@ def _node_status(name: str, node: dict[str, Any], attempts: list[dict[str, Any]]
     phase = node.get("phase", "Pending")
     if phase not in ENDED and last:
         phase = WAITING if last.get("phase") in ENDED else last.get("phase", "Pending")
-    code = (last.get("outputs") or {}).get("exitCode")
     return NodeStatus(
         name=name,
         phase=phase,
         attempt=max(1, len(attempts)),
         message=(last or node).get("message") or "",
-        exit_code=int(code) if code not in (None, "") else None,
+        exit_code=exit_code(last),
         started=unix_time(attempts[0].get("startedAt") if attempts else node.get("startedAt")),
         finished=unix_time(node.get("finishedAt") or last.get("finishedAt")),
         progress=last.get("progress") or "",

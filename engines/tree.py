@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .nodes import NodeStatus, one_line, raw_nodes, unix_time
+from .nodes import NodeStatus, exit_code, one_line, raw_nodes, unix_time
 
 QUIET = ("Succeeded", "Skipped", "Omitted", "Pending")
 ENDED = ("Succeeded", "Failed", "Error", "Skipped", "Omitted")
@@ -170,13 +170,12 @@ def _status(item: Item, node: Mapping[str, Any], nodes: Mapping[str, Mapping[str
     if node.get("type") == "Retry":  # what the last attempt says
         attempts = [nodes[key] for key in node.get("children") or () if key in nodes]
         node = next((each for each in reversed(attempts) if (each.get("nodeFlag") or {}).get("retried")), node)
-    code = (node.get("outputs") or {}).get("exitCode")
     return NodeStatus(
         name=item.label,
         phase=item.phase,
         attempt=item.attempts,
         message=item.message,
-        exit_code=int(code) if code not in (None, "") else None,
+        exit_code=exit_code(node),
         started=item.started,
         finished=item.finished,
         progress=str(node.get("progress") or ""),

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 
 from ffdl.engines.local.operator import invalid, unsupported, without_effect
-
-
-def _put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    workflow = copy.deepcopy(workflow)
-    *holders, last = path.split("/")
-    place: Any = workflow["spec"]
-    for holder in holders:
-        place = place[int(holder)] if holder.isdigit() else place.setdefault(holder, {})
-    place[int(last) if last.isdigit() else last] = value
-    return workflow
+from tests.engines.operator.editing import put
 
 
 @pytest.mark.parametrize(
@@ -43,7 +33,7 @@ def _put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_refused_by_name(make: Any, machine: Any, path: str, value: Any, named: str) -> None:
     """The path is in the message, so that the user finds the line; and nothing of such a Workflow runs."""
-    workflow = _put(make.job(), path, value)
+    workflow = put(make.job(), path, value)
     problems = unsupported(workflow)
     assert len(problems) == 1
     assert named in problems[0]
@@ -70,7 +60,7 @@ def test_refused_by_name(make: Any, machine: Any, path: str, value: Any, named: 
 )
 def test_functions_are_refused_by_name(make: Any, path: str, value: Any, named: str) -> None:
     """A function that nobody here can run is told before anything runs, not when a step gets to it."""
-    problems = unsupported(_put(make.job(), path, value))
+    problems = unsupported(put(make.job(), path, value))
     assert len(problems) == 1
     assert problems[0].endswith(f"{named}: not executed by the embedded engine")
 
@@ -86,7 +76,7 @@ def test_without_effect_is_said_with_the_reason(make: Any) -> None:
 
 def test_empty_values_are_no_fields(make: Any) -> None:
     """Tools write `sidecars: []` and `daemon: false`; that asks for nothing."""
-    workflow = _put(_put(make.job(), "templates/1/sidecars", []), "templates/1/daemon", False)
+    workflow = put(put(make.job(), "templates/1/sidecars", []), "templates/1/daemon", False)
     assert unsupported(workflow) == []
 
 

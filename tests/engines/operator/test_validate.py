@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 import yaml
 
 from ffdl.engines.local.operator import invalid, problems
+from tests.engines.operator.editing import put
 
 CASES = yaml.safe_load(Path(__file__).with_name("validation.yml").read_text(encoding="utf-8"))
 
@@ -24,16 +24,6 @@ def test_as_argo_says_it(case: dict[str, Any]) -> None:
     found = workflow(case["spec"])
     assert invalid(found)[:1] == ([case["says"]] if "says" in case else [])
     assert [list(path) for path, _ in problems(found)][:1] == ([case["at"]] if "at" in case else [])
-
-
-def put(workflow: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    workflow = copy.deepcopy(workflow)
-    *holders, last = path.split("/")
-    place: Any = workflow["spec"]
-    for holder in holders:
-        place = place[int(holder)] if holder.isdigit() else place.setdefault(holder, {})
-    place[int(last) if last.isdigit() else last] = value
-    return workflow
 
 
 @pytest.mark.parametrize(
