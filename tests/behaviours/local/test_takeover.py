@@ -89,9 +89,7 @@ def test_the_engine_as_a_service(user: LocalUser, number: signal.Signals) -> Non
             assert service.stderr.readline() == f"took over {job}\n"
             user.wait_for(lambda: bool(user.pids("runner")), "a runner")
         service.send_signal(number)
-        began = time.monotonic()
         service.wait(10)
-        assert time.monotonic() - began < 2
         assert "Traceback" not in service.stderr.read()
     finally:
         service.kill()

@@ -17,7 +17,7 @@ import pytest
 from ffdl.engines.local import cgroup, processes, sandbox, supervisor
 from ffdl.engines.local.pod import Container, Mount, Output, PodObservation, PodSpec, Volume
 
-PATIENCE = 20.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 def await_(condition: Callable[[], object], what: str) -> None:

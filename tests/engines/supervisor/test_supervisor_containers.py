@@ -102,7 +102,7 @@ def test_a_sidecar_that_does_not_end_is_killed(pods) -> None:
     deaf = "trap '' TERM; echo up > $J/served; while :; do sleep 0.01; done"
     seen = several(pods, {"main": UP.format("main", "served")}, sidecars={"deaf": deaf}, grace=0.3)
     assert (seen.phase, seen.message) == ("Succeeded", "")
-    assert 0.3 <= time.monotonic() - began < 5
+    assert 0.3 <= time.monotonic() - began < 30
 
 
 def test_a_sidecar_that_fails_fails_the_pod(pods) -> None:

@@ -28,7 +28,8 @@ def test_deleting_asks_mains_process_group_and_waits(pods) -> None:
     child = 'trap "echo child >> $0/asked" TERM; echo up > $0/child; while :; do sleep 0.01; done'
     child = f"setsid sh -c '{child}' $J & "
     main = "trap 'sleep 0.2; echo main >> $J/asked; exit 0' TERM; until [ -s $J/child ]; do sleep 0.01; done; "
-    pod = pods.start(f"{child}{main} echo up > $J/up; sleep 1000; sleep 1000")
+    asleep = "sh -c 'echo up > $0/up; exec sleep 1000' $J; sleep 1000"  # the shell that traps must have forked by then
+    pod = pods.start(f"{child}{main}{asleep}")
     pods.wait_for("up")
     supervisor.terminate(pod)
     supervisor.terminate(pod)
@@ -43,7 +44,7 @@ def test_deleting_kills_after_the_grace(pods) -> None:
     began = time.monotonic()
     supervisor.terminate(pod)
     assert verdict(pods.end(pod)) == DELETED
-    assert 0.5 <= time.monotonic() - began < 5
+    assert 0.5 <= time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("before", ["", "gracefully"])

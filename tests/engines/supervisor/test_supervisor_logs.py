@@ -28,10 +28,7 @@ def test_lines_arrive_at_once(pods) -> None:
     """Who follows a log sees a line when it is printed, not when the next comes or a buffer is full."""
     pod = pods.start("printf 'half'; echo up > $J/up; sleep 1000")
     pods.wait_for("up")
-    deadline = time.monotonic() + 10
-    while (pod / "main.log").read_bytes()[28:] != b"half":
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    pods.await_(lambda: (pod / "main.log").read_bytes()[28:] == b"half", "half a line")
 
 
 def test_bytes_are_kept(pods) -> None:
