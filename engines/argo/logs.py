@@ -104,10 +104,7 @@ def _kept(job: Job, by_source: dict[str, list[PodLog]], wanted: Selection, stack
     if steps and not there[steps[0]]:
         raise _gone(steps[0])
     if wanted.attempt is not None and len(lost) > len(steps):
-        raise Refused(
-            f"the pod of attempt {wanted.attempt} is gone; what is kept of it is together with the other attempts: "
-            "leave --attempt out"
-        )
+        raise _together(wanted.attempt)
     if wanted.attempt is None:
         learners = [name for name in there if name.startswith("learner-") and name not in lost]
         lost += [name for name in learners if any(_lacks(pod, wanted) for pod in there[name])]
@@ -188,12 +185,23 @@ def _written(pods: list[PodLog], wanted: Selection) -> Iterator[LogLine]:
         with suppress(LogGone):
             yield from pod.read(wanted.since, wanted.tail)
             there = True
-    if not there and pods[0].attempt.learner is None and any(pod.attempt.begun for pod in pods):
+    if there or not any(pod.attempt.begun for pod in pods):
+        return
+    if pods[0].attempt.learner is None:
         raise _gone(pods[0].attempt.source)
+    if wanted.attempt is not None:
+        raise _together(wanted.attempt)
 
 
 def _gone(step: str) -> Refused:
     return Refused(f"the pod of {step} is gone, and with it what it wrote; learners' logs alone are kept")
+
+
+def _together(attempt: int) -> Refused:
+    return Refused(
+        f"the pod of attempt {attempt} is gone; what is kept of it is together with the other attempts: "
+        "leave --attempt out"
+    )
 
 
 def of_record(api: Api, site: Site, job_id: str, learners: int, wanted: Selection) -> Iterator[LogLine]:

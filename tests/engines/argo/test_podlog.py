@@ -89,6 +89,14 @@ def test_a_step_whose_output_is_gone_says_so(server: ApiServer, api: Api) -> Non
         list(logs._written([pod], Selection()))
 
 
+def test_one_attempt_whose_output_is_gone_says_where_it_is(server: ApiServer, api: Api) -> None:
+    """Its lines are kept, in a file with all attempts'; to ask for one of them must not print nothing."""
+    server.fail("get", "pods", writes(b"unable to retrieve container logs for containerd://e1e73b795b73"))
+    pod = PodLog(api, ATTEMPT)
+    with pytest.raises(Refused, match="the pod of attempt 2 is gone; .* leave --attempt out"):
+        list(logs._written([pod], Selection(attempt=2)))
+
+
 def test_every_line_comes_once_over_broken_connections(server: ApiServer, api: Api) -> None:
     """A log that repeats or loses lines when an API server restarts can't be trusted. Equal lines are lines, too."""
     seed = random.randrange(2**32)
