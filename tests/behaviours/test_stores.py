@@ -229,8 +229,8 @@ def test_halting_while_the_store_is_down(
         halted_at = user.engine.status(job).step  # where the store is away, the helper's report tells it still
         proxy.refuse = False
         user.ffdl("resume", job)
-        shipped = f"checkpoints/step-{halted_at}/COMMITTED"
-        user.wait_for(lambda: shipped in tree(results / job), f"{shipped} in the store")
+        shipped = results / job / "checkpoints" / f"step-{halted_at}" / "COMMITTED"
+        user.wait_for(shipped.exists, f"{shipped} in the store")
         assert user.until_over(job).state == "COMPLETED", user.story()
     again = [line for line in user.ffdl("logs", job).stdout.splitlines() if "restored at" in line]
     assert again[-1].endswith(f"restored at {halted_at}")
