@@ -93,7 +93,7 @@ def test_one_attempt_whose_output_is_gone_says_where_it_is(server: ApiServer, ap
     """Its lines are kept, in a file with all attempts'; to ask for one of them must not print nothing."""
     server.fail("get", "pods", writes(b"unable to retrieve container logs for containerd://e1e73b795b73"))
     pod = PodLog(api, ATTEMPT)
-    with pytest.raises(Refused, match="the pod of attempt 2 is gone; .* leave --attempt out"):
+    with pytest.raises(Refused, match=r"the pod of attempt 2 is gone; .* leave --attempt out"):
         list(logs._written([pod], Selection(attempt=2)))
 
 
