@@ -1,0 +1,195 @@
+"""How the learners of a world find one another and keep strangers out.
+
+Who connects proves that it knows the world's key, and is proven the same, without the key being sent:
+
+    acceptor   challenge (16 bytes)
+    connector  generation, its rank, the rank it wants, a challenge of its own, HMAC-SHA256 of all this and of the first
+    acceptor   HMAC-SHA256 of the connector's challenge
+
+All of it has a fixed length: there is nothing a stranger could make anyone wait for, allocate or parse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import selectors
+import socket
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from typing import Callable, Collection, Dict, Optional, Tuple, Union
+
+_ABOUT = struct.Struct("!QII16s")
+_CHALLENGE, _MAC = 16, 32  # bytes
+_HELLO = _ABOUT.size + _MAC
+HANDSHAKE_WITHIN = 5.0  # seconds
+STRANGERS_MOST = 64  # that are listened to at once
+TRY_FIRST, TRY_MOST = 0.01, 0.5  # seconds between two tries to connect
+LOOK_EVERY = 0.5  # seconds
+
+
+class PeerLost(ConnectionError):  # noqa: N818 (reads as the sentence it is)
+    """Another learner of the world is gone: this world is over."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A rank of a world: `key` is known to its members alone, `generation` tells it from those before."""
+
+    rank: int
+    generation: int
+    key: bytes
+
+    def prove(self, *parts: bytes) -> bytes:
+        return hmac.new(self.key, b"".join(parts), hashlib.sha256).digest()
+
+
+def connect(place: Place, to: int, address: Union[bytes, Tuple[str, int]], look: Callable[[], None]) -> socket.socket:
+    """A connection to rank `to` at `address` (a host and a port: TCP, the name of a Unix socket: by packets).
+
+    It is tried and waited for until `look`, called twice a second, raises.
+    """
+    if isinstance(address, bytes):
+        family, kind = socket.AF_UNIX, socket.SOCK_SEQPACKET
+    else:
+        family, kind = socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM
+    pause = TRY_FIRST
+    while True:
+        connection = socket.socket(family, kind)
+        try:
+            connection.settimeout(LOOK_EVERY)
+            connection.connect(address)
+            _present(connection, place, to, look)
+            return connection
+        except OSError as error:
+            connection.close()
+            if isinstance(error, PeerLost):
+                raise
+        except BaseException:
+            connection.close()
+            raise
+        look()
+        time.sleep(pause)
+        pause = min(2 * pause, TRY_MOST)
+
+
+def _present(connection: socket.socket, place: Place, to: int, look: Callable[[], None]) -> None:
+    """The connector's part. Raises OSError where the other side is not who it should be."""
+    theirs, own = _read(connection, _CHALLENGE, look), os.urandom(_CHALLENGE)
+    about = _ABOUT.pack(place.generation, place.rank, to, own)
+    connection.sendall(about + place.prove(theirs, about))
+    if not hmac.compare_digest(_read(connection, _MAC, look), place.prove(own)):
+        raise ConnectionError("it does not know the world's key")
+
+
+def _read(connection: socket.socket, size: int, look: Callable[[], None]) -> bytes:
+    data = b""
+    while len(data) < size:
+        try:
+            got = connection.recv(size - len(data))
+        except socket.timeout:
+            look()
+            continue
+        if not got:
+            raise ConnectionError("it hung up")
+        data += got
+    return data
+
+
+def admit(
+    place: Place, listener: socket.socket, wanted: Collection[int], look: Callable[[], None]
+) -> Dict[int, socket.socket]:
+    """The connections of the ranks `wanted`, waited for until `look`, called twice a second, raises."""
+    admitted: Dict[int, socket.socket] = {}
+    listener.setblocking(False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        try:
+            while len(admitted) < len(wanted):
+                for key, _ in selector.select(LOOK_EVERY):
+                    if key.data is None:
+                        _open(selector, listener)
+                    elif key.data.read():
+                        selector.unregister(key.fileobj)
+                        rank = key.data.rank(place)
+                        if rank in wanted and rank not in admitted and key.data.welcome(place):
+                            admitted[rank] = key.data.connection
+                        else:
+                            key.data.turn_away("it does not belong to this world")
+                _turn_away(selector)
+                look()
+        except BaseException:
+            for connection in admitted.values():
+                connection.close()
+            raise
+        finally:
+            for key in list(selector.get_map().values()):
+                if key.data is not None:
+                    key.data.close()
+    return admitted
+
+
+def _open(selector: selectors.BaseSelector, listener: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection, _ = listener.accept()
+        if len(selector.get_map()) > STRANGERS_MOST:
+            connection.close()
+        else:
+            selector.register(connection, selectors.EVENT_READ, _Stranger(connection))
+
+
+def _turn_away(selector: selectors.BaseSelector) -> None:
+    """Those that have taken too long to say who they are."""
+    latest = time.monotonic() - HANDSHAKE_WITHIN
+    for key in [key for key in selector.get_map().values() if key.data is not None and key.data.since < latest]:
+        selector.unregister(key.fileobj)
+        key.data.turn_away("it said nothing of use")
+
+
+class _Stranger:
+    """Someone at the door who has not said yet who it is."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self.since = connection, time.monotonic()
+        self._challenge, self._theirs = os.urandom(_CHALLENGE), b""
+        self._said, self._ended = b"", False
+        connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            connection.send(self._challenge)
+
+    def read(self) -> bool:
+        """Whether it has said all that there is to say."""
+        try:
+            got = self.connection.recv(_HELLO - len(self._said))
+        except BlockingIOError:
+            return False
+        except OSError:
+            got = b""
+        self._said += got
+        self._ended = not got
+        return self._ended or len(self._said) == _HELLO
+
+    def rank(self, place: Place) -> Optional[int]:
+        """The rank that it has proven to be; None: it belongs elsewhere."""
+        about, mac = self._said[: _ABOUT.size], self._said[_ABOUT.size :]
+        if self._ended or not hmac.compare_digest(mac, place.prove(self._challenge, about)):
+            return None
+        generation, rank, to, self._theirs = _ABOUT.unpack(about)
+        return int(rank) if (generation, to) == (place.generation, place.rank) else None
+
+    def welcome(self, place: Place) -> bool:
+        """Proves the same to it. Whether it is still there."""
+        with contextlib.suppress(OSError):
+            return self.connection.send(place.prove(self._theirs)) == _MAC
+        return False
+
+    def turn_away(self, why: str) -> None:
+        self.connection.close()
+        print(f"ffdl: someone who wanted to join the learners was turned away: {why}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        self.connection.close()

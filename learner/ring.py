@@ -1,0 +1,217 @@
+"""Collectives over a ring of connections: each rank sends to the next and receives from the one before.
+
+An all-reduce is a reduce-scatter and an all-gather of n chunks, 2 (n-1)/n of the bytes each way per rank, which is the
+least there can be (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009).
+It flows: a block is sent on as soon as it has been received and added, no rank waits for a whole chunk.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from typing import Callable, List, Optional
+
+import numpy as np
+
+from .rendezvous import PeerLost
+
+BLOCK = 1 << 18  # bytes received before they are added: they are still in the processor's cache then
+SEND_MOST = 1 << 20  # bytes given to the kernel at a time: in between it is looked at what has come
+LOOK_EVERY = 500  # milliseconds
+OPERATIONS = ("sum", "mean", "max")
+ALL_GATHER, BARRIER, BROADCAST = range(3, 6)  # after the all-reduces of OPERATIONS; a broadcast of rank r is + r
+_HEAD = struct.Struct("=QIIQ")  # what a collective begins with: its number, kind, type of elements, bytes
+
+
+class Mismatch(RuntimeError):  # noqa: N818
+    """The learners of a world did not call the same collectives with the same shapes in the same order."""
+
+
+def chunks(length: int, parts: int) -> List[slice]:
+    """`length` elements in `parts` slices, as even as can be."""
+    bounds = [length * part // parts for part in range(parts + 1)]
+    return [slice(bounds[part], bounds[part + 1]) for part in range(parts)]
+
+
+class Ring:
+    """Rank `rank` of `size`, at least 2. Its arrays are contiguous. `look` is called twice a second while a collective
+    waits, and may raise what is to end it. One caller at a time; after an error it is of no more use."""
+
+    def __init__(
+        self, rank: int, size: int, following: socket.socket, previous: socket.socket, look: Callable[[], None]
+    ) -> None:
+        self.rank, self.size = rank, size
+        self._following, self._previous, self._look = following, previous, look
+        self._number = 0
+        self._block = np.empty(BLOCK, np.uint8)
+        for connection in (following, previous):
+            connection.setblocking(False)
+
+    def all_reduce(self, array: np.ndarray, operation: str) -> None:
+        """`array` (n,) becomes its sum, mean or maximum over all ranks, with the same bits at each of them.
+
+        Chunk c is added up in the order of ranks c, c+1, ... Raises PeerLost, Mismatch.
+        """
+        parts = chunks(len(array), self.size)
+        order = [array[parts[(self.rank - step) % self.size]] for step in range(2 * self.size - 1)]
+        out = [_bytes(part) for part in order[:-1]]
+        into: List[_Into] = []
+        for step, part in enumerate(order[1:], 1):
+            if step < self.size:
+                divisor = self.size if operation == "mean" and step == self.size - 1 else 0
+                into.append(_Adding(part, np.maximum if operation == "max" else np.add, divisor, self._block))
+            else:
+                into.append(_Into(_bytes(part)))
+        self._flow(self._head(OPERATIONS.index(operation), array), out, into, out[0].nbytes)
+
+    def all_gather(self, rows: np.ndarray) -> None:
+        """Row r of `rows` (size, n) is rank r's, and comes to all. Raises PeerLost, Mismatch."""
+        order = [_bytes(rows[(self.rank - step) % self.size]) for step in range(self.size)]
+        self._flow(self._head(ALL_GATHER, rows), order[:-1], [_Into(row) for row in order[1:]], order[0].nbytes)
+
+    def broadcast(self, array: np.ndarray, root: int) -> None:
+        """`array` (n,) of rank `root` comes to all. Raises PeerLost, Mismatch."""
+        whole = _bytes(array)
+        out = [] if (self.rank + 1) % self.size == root else [whole]
+        into: List[_Into] = [] if self.rank == root else [_Into(whole)]
+        self._flow(self._head(BROADCAST + root, array), out, into, whole.nbytes if self.rank == root else 0)
+
+    def barrier(self) -> None:
+        """Returns when all ranks have called it. Raises PeerLost, Mismatch."""
+        ones = [_bytes(np.zeros(1, np.uint8)) for _ in range(2 * self.size - 2)]
+        self._flow(self._head(BARRIER, np.empty(0)), ones, [_Into(one) for one in ones], 1)
+
+    def close(self) -> None:
+        self._following.close()
+        self._previous.close()
+
+    def _head(self, kind: int, array: np.ndarray) -> bytes:
+        self._number += 1
+        return _HEAD.pack(self._number, kind, type_code(array), array.nbytes)
+
+    def _flow(self, head: bytes, out: List[memoryview], into: List[_Into], lead: int) -> None:
+        """Sends `out`: `lead` bytes of it at once, then as many as have come and are finished in `into`."""
+        views = iter([memoryview(head), *(view for view in out if view.nbytes)])
+        sinks = iter([_Head(head), *(sink for sink in into if sink.missing)])
+        view: Optional[memoryview] = next(views)
+        sink: Optional[_Into] = next(sinks)
+        may_send = len(head) + lead
+        while view is not None or sink is not None:
+            got, gone = -1, -1
+            if sink is not None:
+                got = sink.receive(self._previous)
+                may_send += max(got, 0)
+                if not sink.missing:
+                    sink = next(sinks, None)
+            if view is not None and may_send:
+                gone = _send(self._following, view[: min(may_send, SEND_MOST)])
+                may_send -= max(gone, 0)
+                view = view[max(gone, 0) :]
+                if not view.nbytes:
+                    view = next(views, None)
+            if got < 0 and gone < 0:
+                self._wait(sink is not None, view is not None and may_send > 0)
+
+    def _wait(self, reading: bool, writing: bool) -> None:
+        poll = select.poll()
+        if reading:
+            poll.register(self._previous, select.POLLIN)
+        if writing:
+            poll.register(self._following, select.POLLOUT)
+        while not poll.poll(LOOK_EVERY):
+            self._look()
+
+
+class _Into:
+    """Bytes that go where they belong. `missing`: how many there are still to come."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self.missing = view.nbytes
+
+    def receive(self, connection: socket.socket) -> int:
+        """How many bytes are finished, by which others may be sent on; -1: nothing has come."""
+        got = _receive(connection, self._view[-self.missing :])
+        self.missing -= max(got, 0)
+        return got
+
+
+class _Head(_Into):
+    """The head of the collective that the rank before calls: it must be ours."""
+
+    def __init__(self, own: bytes) -> None:
+        self._own, self._theirs = own, bytearray(len(own))
+        super().__init__(memoryview(self._theirs))
+
+    def receive(self, connection: socket.socket) -> int:
+        got = super().receive(connection)
+        if not self.missing and self._theirs != self._own:
+            raise Mismatch(f"this learner calls {said(self._own)}, the one before it {said(bytes(self._theirs))}")
+        return min(got, 0)
+
+
+class _Adding(_Into):
+    """Bytes of elements that are added to (or compared with) those of `part`, block by block, by way of `block`."""
+
+    def __init__(self, part: np.ndarray, add: np.ufunc, divisor: int, block: np.ndarray) -> None:
+        super().__init__(_bytes(part))
+        self._part, self._add, self._divisor = part, add, divisor
+        size = part.dtype.itemsize
+        self._block = block[: len(block) // size * size].view(part.dtype)
+        self._at = self._filled = 0  # elements that are added; bytes in the block
+
+    def receive(self, connection: socket.socket) -> int:
+        part = self._part[self._at : self._at + len(self._block)]
+        got = _receive(connection, _bytes(self._block)[self._filled : part.nbytes])
+        if got < 0:
+            return -1
+        self._filled += got
+        if self._filled < part.nbytes:
+            return 0
+        self._add(part, self._block[: len(part)], out=part)
+        if self._divisor:
+            np.divide(part, self._divisor, out=part)
+        self._at += len(part)
+        self._filled = 0
+        self.missing -= part.nbytes
+        return part.nbytes
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _send(connection: socket.socket, data: memoryview) -> int:
+    """How many bytes are gone; -1: there is no room for any."""
+    try:
+        return connection.send(data)
+    except BlockingIOError:
+        return -1
+    except OSError as error:
+        raise PeerLost(f"the next learner is gone: {error.strerror}") from None
+
+
+def _receive(connection: socket.socket, into: memoryview) -> int:
+    try:
+        got = connection.recv_into(into)
+    except BlockingIOError:
+        return -1
+    except OSError as error:
+        raise PeerLost(f"the learner before is gone: {error.strerror}") from None
+    if not got:
+        raise PeerLost("the learner before is gone")
+    return got
+
+
+def said(head: bytes) -> str:
+    """The collective that begins with `head`, for people."""
+    number, kind, dtype, size = _HEAD.unpack_from(head)
+    names = [*(f"all_reduce of the {operation}" for operation in OPERATIONS), "all_gather", "barrier"]
+    what = names[kind] if kind < len(names) else f"broadcast of rank {kind - BROADCAST}"
+    return f"{what} ({size} bytes of {np.dtype(chr(dtype >> 8) + str(dtype & 0xFF)).name}) as its number {number}"
+
+
+def type_code(array: np.ndarray) -> int:
+    """The type of its elements: the same on all machines."""
+    return ord(array.dtype.kind) << 8 | array.dtype.itemsize

@@ -1,0 +1,156 @@
+"""Collectives in the memory that all ranks of one machine have in common."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .common_memory import BEGIN, CommonMemory
+from .ring import ALL_GATHER, BARRIER, BROADCAST, OPERATIONS, Mismatch, chunks, said, type_code
+
+SLOT = 1 << 20  # bytes of an array of its own that a rank shows the others at a time
+SLOTS = 3  # one is filled, one added up, one emptied: so one meeting a round is enough
+ADD_BLOCK = 1 << 16  # bytes of common memory added up at a time: still in the processor's cache when written
+_HEAD = struct.Struct("=QIIQQ")  # as the ring's, and where in the common memory
+_ELSEWHERE = (1 << 64) - 1
+
+_Where = Tuple[int, int]  # the how manieth memory, and the place in it in bytes
+
+
+class Shared:
+    """Rank `rank`; `links` and `look` as in `CommonMemory`. One caller at a time; of no more use after an error."""
+
+    def __init__(self, rank: int, links: Dict[int, socket.socket], look: Callable[[], None]) -> None:
+        self.rank, self.size = rank, len(links) + 1
+        self._number = self._round = 0
+        self._common = CommonMemory(rank, links, BEGIN + SLOTS * SLOT, look)
+        self._slots = [made[0][BEGIN:].reshape(SLOTS, SLOT) for made in self._common.of]
+
+    def empty(self, length: int, dtype: np.dtype) -> np.ndarray:
+        """Memory for `length` elements, of which nothing has to be copied. Every rank is to call this, in one order.
+
+        Raises OSError where there is no room for it.
+        """
+        size = length * dtype.itemsize
+        return self._common.make(max(size, 1))[:size].view(dtype)
+
+    def all_reduce(self, array: np.ndarray, operation: str) -> None:
+        """As `Ring.all_reduce`, with the same bits."""
+        where = self._where(array)
+        head = self._head(OPERATIONS.index(operation), array, where)
+        add = _Adding(operation, self.size)
+        if where is None:
+            self._reduce_by_slots(head, array, add)
+        else:
+            self._reduce_in_place(head, array, where, add)
+
+    def all_gather(self, rows: np.ndarray) -> None:
+        """As `Ring.all_gather`."""
+        self._copy(self._head(ALL_GATHER, rows), rows.reshape(self.size, -1).view(np.uint8), range(self.size))
+
+    def broadcast(self, array: np.ndarray, root: int) -> None:
+        """As `Ring.broadcast`."""
+        self._copy(self._head(BROADCAST + root, array), array.reshape(1, -1).view(np.uint8), [root])
+
+    def barrier(self) -> None:
+        """Returns when all ranks have called it."""
+        self._meet(self._head(BARRIER, self._slots[0][:0]))
+
+    def close(self) -> None:
+        self._common.close()
+
+    def _reduce_by_slots(self, head: Optional[bytes], array: np.ndarray, add: "_Adding") -> None:
+        """Round by round: show a piece of each chunk, add up that of the own one, take all that are added up."""
+        parts = [array[part] for part in chunks(len(array), self.size)]
+        most = SLOT // self.size // array.itemsize  # elements of a chunk that are shown at a time
+        last: List[Tuple[np.ndarray, np.ndarray]] = []
+        for at in range(0, max(1, *map(len, parts)), most):
+            pieces = [part[at : at + most] for part in parts]
+            shown = [slot[: self.size * most * array.itemsize].view(array.dtype) for slot in self._next_slots()]
+            shown = [slot.reshape(self.size, most) for slot in shown]
+            for piece, slot in zip(pieces, shown[self.rank]):
+                slot[: len(piece)] = piece
+            self._meet(head)
+            head = None
+            _take(last)
+            mine = slice(len(pieces[self.rank]))
+            add.up([shown[(self.rank + step) % self.size][self.rank][mine] for step in range(self.size)])
+            last = [(piece, shown[rank][rank]) for rank, piece in enumerate(pieces)]
+        self._meet()
+        _take(last)
+
+    def _reduce_in_place(self, head: bytes, array: np.ndarray, where: _Where, add: "_Adding") -> None:
+        """Adds up the own chunk of all ranks' arrays, and writes it into each of them."""
+        index, at = where
+        order = [(self.rank + step) % self.size for step in range(self.size)]
+        self._meet(head)
+        views = [self._common.of[rank][index][at : at + array.nbytes].view(array.dtype) for rank in order]
+        mine, most = chunks(len(array), self.size)[self.rank], ADD_BLOCK // array.itemsize
+        for begin in range(mine.start, mine.stop, most):
+            total, *others = (view[begin : min(begin + most, mine.stop)] for view in views)
+            add.up([total, *others])
+            for other in others:
+                other[:] = total
+        self._meet()
+
+    def _copy(self, head: Optional[bytes], rows: np.ndarray, roots: Sequence[int]) -> None:
+        """Row i, of bytes, comes from rank `roots[i]` to all."""
+        for at in range(0, max(1, rows.shape[1]), SLOT):
+            pieces, slots = rows[:, at : at + SLOT], self._next_slots()
+            if self.rank in roots:
+                slots[self.rank][: pieces.shape[1]] = pieces[roots.index(self.rank)]
+            self._meet(head)
+            head = None
+            _take([(piece, slots[root]) for root, piece in zip(roots, pieces) if root != self.rank])
+
+    def _next_slots(self) -> List[np.ndarray]:
+        self._round += 1
+        return [slots[self._round % SLOTS] for slots in self._slots]
+
+    def _where(self, array: np.ndarray) -> Optional[_Where]:
+        """Where `array` is in the common memory, if it is."""
+        begin = _address(array)
+        for index, made in enumerate(self._common.of[self.rank]):
+            at = begin - _address(made)
+            if index and 0 <= at < made.nbytes:
+                return index, at
+        return None
+
+    def _head(self, kind: int, array: np.ndarray, where: Optional[_Where] = None) -> bytes:
+        self._number += 1
+        place = _ELSEWHERE if where is None else where[0] << 48 | where[1]
+        return _HEAD.pack(self._number, kind, type_code(array), array.nbytes, place)
+
+    def _meet(self, head: Optional[bytes] = None) -> None:
+        """With the `head` of a collective: the others must call the same one."""
+        for rank, theirs in enumerate(self._common.meet(head or b"")):
+            if theirs != head:
+                raise Mismatch(f"this learner calls {said(head or b'')}, rank {rank} {said(theirs)}")
+
+
+class _Adding:
+    """How the arrays of all ranks become one."""
+
+    def __init__(self, operation: str, size: int) -> None:
+        self._add = np.maximum if operation == "max" else np.add
+        self._divisor = size if operation == "mean" else 0
+
+    def up(self, arrays: List[np.ndarray]) -> None:
+        """Into the first, in their order."""
+        total = arrays[0]
+        for array in arrays[1:]:
+            self._add(total, array, out=total)
+        if self._divisor:
+            np.divide(total, self._divisor, out=total)
+
+
+def _take(pieces: List[Tuple[np.ndarray, np.ndarray]]) -> None:
+    for piece, slot in pieces:
+        piece[:] = slot[: len(piece)]
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,290 @@
+"""Collectives among learners that are processes of their own, by shared memory and by TCP."""
+
+from __future__ import annotations
+
+import array as arrays
+import contextlib
+import os
+import random
+import signal
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from ffdl.learner.overlay import Mismatch, Overlay, PeerLost
+from ffdl.learner.rendezvous import Place, admit, connect
+from tests.learner.learners import WAIT, Learners
+
+WAYS = pytest.mark.parametrize("shared_memory", [True, False], ids=["shared memory", "tcp"])
+
+
+def in_order(inputs: list[np.ndarray]) -> np.ndarray:
+    """The sum as documented: chunk c in the order of ranks c, c+1, ..."""
+    size, length = len(inputs), len(inputs[0])
+    total = np.empty_like(inputs[0])
+    for chunk in range(size):
+        part = slice(length * chunk // size, length * (chunk + 1) // size)
+        total[part] = inputs[chunk][part]
+        for step in range(1, size):
+            total[part] += inputs[(chunk + step) % size][part]
+    return total
+
+
+@WAYS
+def test_sums_are_exact_to_the_bit(shared_memory: bool) -> None:
+    """A model must be the same whoever was killed and whichever way the gradients went: so the order of adding is
+    fixed. Lengths around the sizes of blocks and slots, one element, none."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    lengths = [0, 1, 2, 3, 1000, 65536 + 1, (1 << 18) // 4, (1 << 20) // 4 + 3, random.Random(seed).randrange(1 << 20)]
+
+    def inputs(rank: int) -> list[np.ndarray]:
+        dice = np.random.default_rng([seed, rank])
+        return [dice.standard_normal(length).astype(kind) for length in lengths for kind in ("f4", "f8", "f2")]
+
+    def body(overlay: Overlay) -> list[int]:
+        found = inputs(overlay.rank)
+        for one in found:
+            overlay.all_reduce(one)
+        return [zlib.crc32(one.tobytes()) for one in found]
+
+    for size in (1, 2, 3, 4):
+        wanted = [zlib.crc32(in_order(list(one)).tobytes()) for one in zip(*map(inputs, range(size)), strict=True)]
+        assert Learners(size, body, shared_memory).results() == dict.fromkeys(range(size), wanted)
+
+
+@WAYS
+def test_every_collective(shared_memory: bool) -> None:
+    """As a script uses them: any shape, views, arrays in shared memory, Python's own arrays, several on their way."""
+
+    def body(overlay: Overlay) -> str:
+        rank, size = overlay.rank, overlay.size
+        mean = np.full((2, 3), float(rank))
+        overlay.all_reduce(mean, "mean")
+        assert (mean == (size - 1) / 2).all()
+        columns = np.full((4, 6), rank, np.int16)
+        overlay.all_reduce(columns[:, ::2], "max")
+        assert (columns[:, ::2] == size - 1).all()
+        assert (columns[:, 1::2] == rank).all()
+        scalar = np.array(rank + 1)
+        overlay.all_reduce(scalar)
+        assert scalar == size * (size + 1) // 2
+        own = arrays.array("d", [rank, 1.0])
+        overlay.all_reduce(own)
+        assert own.tolist() == [size * (size - 1) / 2, size]
+        living = overlay.empty((300, 1000), np.float32)
+        living[:] = rank
+        under_way = [overlay.all_reduce_async(living[part * 100 : part * 100 + 100]) for part in range(3)]
+        rows = overlay.all_gather(np.full((2, 2), rank))
+        for one in under_way:
+            one.wait()
+        assert (living == size * (size - 1) / 2).all()
+        assert (rows == np.arange(size)[:, None, None]).all()
+        assert rows.shape == (size, 2, 2)
+        for root in range(size):
+            large = np.full(700_000, rank, np.int64)
+            overlay.broadcast(large, root)
+            assert (large == root).all()
+        overlay.barrier()
+        return overlay.transport
+
+    for size in (1, 2, 3, 5):
+        way = "none" if size == 1 else "shared memory" if shared_memory else "tcp"
+        assert Learners(size, body, shared_memory).results() == dict.fromkeys(range(size), way)
+
+
+def test_what_can_not_be_sent_is_said_before_anything_is_sent() -> None:
+    """An error at one learner alone, and the others wait: so it must come before they are told of anything."""
+
+    def body(overlay: Overlay) -> list[str]:
+        said = []
+        fixed = np.ones(2)
+        fixed.flags.writeable = False
+        for array, operation in [
+            (fixed, "sum"),
+            (np.ones(2, int), "mean"),
+            (np.array(["x"]), "sum"),
+            (np.ones(2), "or"),
+        ]:
+            with pytest.raises((TypeError, ValueError)) as raised:
+                overlay.all_reduce(array, operation)
+            said.append(str(raised.value))
+        with pytest.raises(TypeError):
+            overlay.all_reduce([1.0, 2.0])  # a list would be copied, and the result lost
+        with pytest.raises(ValueError, match="no rank 2 among 2"):
+            overlay.broadcast(np.ones(2), 2)
+        overlay.barrier()
+        return said
+
+    assert Learners(2, body, True).results()[0] == [
+        "the array can't be written to, and the result is to go there",
+        "the mean of int64 is no int64: take the sum, or an array of floats",
+        "an array of <U1 can't be sent: numbers can",
+        "there is no operation 'or': one of sum, mean, max",
+    ]
+
+
+@WAYS
+def test_a_barrier_waits_for_all(shared_memory: bool) -> None:
+    """Who comes early waits for who comes late."""
+    gate, opened = os.pipe()
+
+    def body(overlay: Overlay) -> float:
+        if overlay.rank == 1:
+            os.read(gate, 1)
+        before = time.monotonic()
+        overlay.barrier()
+        return before if overlay.rank == 1 else time.monotonic()
+
+    learners = Learners(3, body, shared_memory)
+    os.write(opened, b"x")
+    found = learners.results()
+    assert found[1] <= min(found[0], found[2])
+
+
+@WAYS
+@pytest.mark.parametrize("what", ["length", "type", "kind"])
+def test_different_calls_are_an_error_that_names_them(shared_memory: bool, what: str) -> None:
+    """A script in which one learner skips a step would hang, or worse: add what does not belong together."""
+
+    def body(overlay: Overlay) -> str:
+        odd = overlay.rank == 1
+        array = np.ones(6 if what == "length" and odd else 5, "f4" if what == "type" and odd else "f8")
+        with pytest.raises((Mismatch, PeerLost)) as raised:
+            overlay.barrier() if what == "kind" and odd else overlay.all_reduce(array)
+        with pytest.raises(type(raised.value)):
+            overlay.barrier()  # it stays so
+        return str(raised.value)
+
+    said = " ".join(Learners(2, body, shared_memory).results().values())
+    assert {"length": "48 bytes", "type": "float32", "kind": "barrier"}[what] in said
+    assert "all_reduce of the sum (40 bytes of float64) as its number 1" in said
+
+
+@WAYS
+def test_one_that_is_killed_is_an_error_at_once(shared_memory: bool) -> None:
+    """At any moment, in whatever it did: the others must not wait for it. What they had in common goes with them."""
+    dice = random.Random(seed := random.randrange(2**32))
+    print("seed", seed)
+
+    def body(overlay: Overlay) -> str:
+        large = np.ones(1 << 20, np.float32)
+        try:
+            while True:
+                overlay.all_reduce(large, "max")
+        except PeerLost as error:
+            return str(error)
+
+    for _ in range(3):
+        learners = Learners(3, body, shared_memory)
+        time.sleep(dice.random() * 0.5)  # the moment of the kill is what is tried
+        os.kill(learners.processes[1].pid, signal.SIGKILL)
+        found = learners.results()
+        assert sorted(found) == [0, 2]
+        assert all("is gone" in said or "given up" in said for said in found.values())
+
+
+class Enough(Exception):  # noqa: N818
+    """Raised to end a wait."""
+
+
+@WAYS
+def test_a_wait_can_be_ended(shared_memory: bool) -> None:
+    """A learner that is stopped and not dead: whoever knows that it is given up must be able to say so."""
+    told, tell = os.pipe()
+    os.set_blocking(told, False)
+
+    def look() -> None:
+        try:
+            os.read(told, 1)
+        except BlockingIOError:
+            return
+        raise Enough
+
+    def body(overlay: Overlay) -> bool:
+        overlay.barrier()
+        if overlay.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        with pytest.raises(Enough):
+            overlay.all_reduce(np.ones(1 << 20))
+        return True
+
+    learners = Learners(2, body, shared_memory, look=look)
+    with open(f"/proc/{learners.processes[1].pid}/stat") as stat:
+        deadline = time.monotonic() + WAIT
+        while stat.read().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+            stat.seek(0)
+    os.write(tell, b"x")
+    os.waitid(os.P_PID, learners.processes[0].pid, os.WEXITED | os.WNOWAIT)
+    learners.processes[1].kill()
+    assert learners.results() == {0: True}
+
+
+def end_at_once() -> None:
+    raise Enough
+
+
+@pytest.fixture
+def door() -> Iterator[tuple[bytes, tuple[str, int], Future[dict[int, socket.socket]]]]:
+    """Rank 0 of generation 7 waits for rank 1: the key, the address, and who is let in."""
+    key, over = os.urandom(32), threading.Event()
+
+    def look() -> None:
+        if over.is_set():
+            raise Enough
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        try:
+            yield key, listener.getsockname(), pool.submit(admit, Place(0, 7, key), listener, [1], look)
+        finally:
+            over.set()
+
+
+def test_strangers_are_kept_out(door, capfd: pytest.CaptureFixture[str]) -> None:
+    """A scan of ports, noise, someone who says nothing, one with another key, of an earlier world, who has mistaken the
+    door: none gets in, none keeps out who belongs there, and somebody can read of it."""
+    key, address, admitted = door
+    held = [socket.create_connection(address) for _ in range(5)]
+    held[0].close()
+    held[1].sendall(os.urandom(1 << 16))
+    held[2].sendall(b"GET / HTTP/1.1\r\nContent-Length: 4294967296\r\n\r\n")
+    held[3].sendall(b"\xff" * 20)
+    another, earlier = Place(1, 7, os.urandom(32)), Place(1, 6, key)
+    for place, to in [(another, 0), (earlier, 0), (Place(1, 7, key), 2), (Place(3, 7, key), 0)]:
+        with pytest.raises(Enough):
+            connect(place, to, address, end_at_once)
+    with connect(Place(1, 7, key), 0, address, lambda: None) as friend, admitted.result(WAIT)[1] as let_in:
+        friend.sendall(b"hello")
+        let_in.settimeout(WAIT)
+        assert let_in.recv(5) == b"hello"
+    for stranger in held[1:]:
+        stranger.settimeout(WAIT)
+        with contextlib.suppress(ConnectionResetError):
+            while stranger.recv(1 << 16):
+                pass
+        stranger.close()
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) >= 5
+    assert all(line.startswith("ffdl: someone who wanted to join the learners was turned away: ") for line in said)
+
+
+def test_who_proves_nothing_is_not_connected_to() -> None:
+    """Another process may listen at a learner's address by now: no gradients for it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        trying = pool.submit(connect, Place(1, 7, os.urandom(32)), 0, listener.getsockname(), end_at_once)
+        with listener.accept()[0] as connection:
+            connection.sendall(bytes(16))
+            connection.settimeout(WAIT)
+            while len(connection.recv(1 << 10)) == 0:
+                pass
+            connection.sendall(bytes(32))
+            with pytest.raises(Enough):
+                trying.result(WAIT)
