@@ -141,13 +141,15 @@ def metrics(job: Job, follow: bool) -> Iterator[dict[str, Any]]:
         while True:
             status = job_status(job.workflow(), job.report())
             over = not follow or status.terminal or status.state == "HALTED"
-            folder = job.log_folder()
-            records = []
+            folder: Path | None = None
+            records: list[dict[str, Any]] = []
             watcher.watch(job.control)
-            for place in _log_places(folder):
-                watcher.watch(folder / place)
-                lines, offsets[place] = _records(job.path, folder / place, offsets.get(place, 0))
-                records.extend(lines)
+            while folder != (now := job.log_folder()):  # the end of the job may move it under who reads it
+                folder = now
+                for place in _log_places(folder):
+                    watcher.watch(folder / place)
+                    lines, offsets[place] = _records(job.path, folder / place, offsets.get(place, 0))
+                    records.extend(lines)
             yield from sorted(records, key=_when)
             if over:
                 return

@@ -39,7 +39,7 @@ def visit(request: pytest.FixtureRequest) -> Visit:
         someone.env.pop("FFDL_RETRY_SECONDS", None)
         for job in someone.engine.ids():
             someone.ffdl("delete", job, "-y")
-        someone.wait_for(lambda: not someone.running(), f"the end of {someone.running()}", 60)
+        someone.wait_for(lambda: not someone.running(), f"the end of {someone.running()}")
         assert someone.leftovers() == []
 
     return comes

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import uuid
 
 import pytest
 
-from tests.behaviours.user import FFDL, User
+from tests.behaviours.user import FFDL, PATIENCE, User
 
 
 def test_exit_3_is_final_and_everything_is_kept(user: User) -> None:
@@ -67,7 +68,11 @@ def test_out_of_memory_says_so_with_the_limit(user: User, cgroup: str) -> None:
 def test_stopped_jobs_keep_what_they_have(user: User) -> None:
     """Stopping is the end, not the loss, of a job."""
     job = user.train(user.command('echo half > "$RESULT_DIR/half"; sleep 1000', halt_grace="1s"))
-    user.wait_for(lambda: bool(list(user.volume(job).glob("results/*/*/half"))), "half a result")
+
+    def written() -> bool:
+        return [path.read_text() for path in user.volume(job).glob("results/*/*/half")] == ["half\n"]
+
+    user.wait_for(written, "half a result")
     user.ffdl("stop", job)
     assert "stopped" in user.failed(job)
     assert (user.results(job) / "half").read_text() == "half\n"
@@ -81,7 +86,7 @@ def test_longer_than_max_runtime(user: User) -> None:
 
 def test_descendants_end_with_the_pod(user: User) -> None:
     """A script that leaves a daemon behind must not leave it on the machine."""
-    mark = f"ffdl-test-daemon-{user.folder.name}"
+    mark = f"ffdl-test-daemon-{uuid.uuid4().hex}"  # tests that run beside this one have theirs
     daemon = f"setsid bash -c 'exec -a {mark} sleep 1000' </dev/null >/dev/null 2>&1 & sleep 0.2; true"
     job = user.train(user.command(daemon))
     assert user.until_over(job).state == "COMPLETED"
@@ -140,7 +145,7 @@ def test_delete_and_train_at_once(user: User) -> None:
         subprocess.Popen([str(FFDL), *command], env=user.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for command in commands
     ]
-    ends = [process.communicate(timeout=60) for process in running]
+    ends = [process.communicate(timeout=PATIENCE) for process in running]
     assert [process.returncode for process in running] == [0, 0], ends
     assert first not in user.engine.ids()
     assert user.until_over(user.engine.ids()[0]).state == "COMPLETED"

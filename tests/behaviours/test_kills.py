@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.behaviours.user import FFDL, SHORT, User
+from tests.behaviours.stores import fill, store
+from tests.behaviours.user import FFDL, GATED, SHORT, User
+from tests.faults.throttle import WITHOUT, Throttle
+from tests.steps import s3 as servers
 
 NO_RUNNER = pytest.mark.local("a cluster has no runner")
 RUNNER = pytest.param("runner", marks=NO_RUNNER)
@@ -17,9 +22,10 @@ RUNNER = pytest.param("runner", marks=NO_RUNNER)
 @pytest.mark.parametrize("step", [1, 30, 50])
 def test_killed_while_learning(user: User, short_model: bytes, victim: str, step: int) -> None:
     """Any process of a job may die at any step; a user finds the same model at the end."""
-    job = user.train(user.job(env=SHORT))
+    job = user.train(user.job(env={**SHORT, **GATED}))
     user.until_step(job, step)
     assert user.kill(victim), user.story()
+    user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert user.model(job) == short_model
 
@@ -32,22 +38,37 @@ def test_killed_while_learning(user: User, short_model: bytes, victim: str, step
         *(pytest.param(phase, "runner", marks=NO_RUNNER) for phase in ("download", "store")),
     ],
 )
-def test_killed_while_bytes_move(user: User, short_model: bytes, victim: str, phase: str) -> None:
+def test_killed_while_bytes_move(
+    user: User,
+    s3: servers.Server,
+    buckets: tuple[Path, Path],
+    dice: random.Random,
+    short_model: bytes,
+    victim: str,
+    phase: str,
+) -> None:
     """Downloads and uploads are tried again, whole, whoever dies in them."""
     ballast = {"BALLAST": "256"} if phase == "store" else {}  # so that moving it takes a while
-    folder = user.job(env={**SHORT, **ballast})
-    if phase == "download":
-        (folder / "ballast").write_bytes(random.randbytes(64 << 20))
-    command = [str(FFDL), "train", str(folder / "manifest.yml")]
-    training = subprocess.Popen(command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    user.wait_for(lambda: bool(user.pids(phase) and user.pids(victim)), f"{victim} during the {phase} step", 120)
-    assert user.kill(victim), user.story()
-    job = training.communicate()[0].strip().removeprefix("Model ID: ")
-    user.jobs.add(job)
-    assert user.until_over(job).state == "COMPLETED", user.story()
+    fill(buckets[0], ["data"], 8 << 20, dice)
+    with contextlib.closing(Throttle(s3.address, (s3.address, s3.port))) as road:
+        road.rate = 5e5 if phase == "download" else WITHOUT  # a slow road does it here
+        stores = store(road.endpoint, buckets[0].name, "")
+        del stores["data_stores"][0]["training_results"]  # they go to the engine's own store
+        command = [str(FFDL), "train", str(user.job(env={**SHORT, **ballast}, **stores) / "manifest.yml")]
+        training = subprocess.Popen(command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+        def killed() -> bool:  # in one go: by a second look the step may be over
+            return road.passed > 1 << 20 and bool(user.pids(phase)) and user.kill(victim)
+
+        user.wait_for(killed, f"{victim} during the {phase} step")
+        road.rate = WITHOUT
+        job = training.communicate()[0].strip().removeprefix("Model ID: ")
+        user.jobs.add(job)
+        assert user.until_over(job).state == "COMPLETED", user.story()
     assert user.model(job) == short_model
 
 
+@pytest.mark.timeout(900)  # each of them costs seconds
 @pytest.mark.parametrize(
     "kills",
     [
@@ -68,5 +89,5 @@ def test_random_kills_in_one_run(user: User, reference: bytes, dice: random.Rand
             killed.append(victim)
             user.until_step(job, min(150, user.step(job) + dice.randrange(4)))
     print("killed", killed)
-    assert user.until_over(job, 200).state == "COMPLETED", user.story()
+    assert user.until_over(job, 400).state == "COMPLETED", user.story()
     assert user.model(job) == reference

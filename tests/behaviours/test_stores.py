@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.behaviours.stores import Setting, fill, store, tree
-from tests.behaviours.user import GATE, SHORT, User
+from tests.behaviours.user import GATE, GATED, SHORT, User
 from tests.steps import s3 as servers
 
 PATIENT = pytest.mark.local("a cluster's steps try a store for five and ten minutes, whatever is set here")
@@ -75,6 +75,7 @@ def test_credentials_stay_where_they_belong(
         everything += done.stdout + done.stderr
     assert "/ffdl/config" in everything, "the script has looked around"
     assert servers.SECRET not in everything
+    user.until_at_rest()  # while the engine works, files come and go under who reads them all
     assert servers.SECRET not in user.record(job)
     assert servers.SECRET.encode() not in b"".join(path.read_bytes() for path in results.rglob("*") if path.is_file())
 
@@ -99,7 +100,7 @@ def test_credentials_of_the_environment(user: User, s3: servers.Server, buckets:
     changes = store(s3.endpoint, data.name, results.name)
     del changes["data_stores"][0]["connection"]["user_name"], changes["data_stores"][0]["connection"]["password"]
     user.env |= {"AWS_ACCESS_KEY_ID": servers.KEY, "AWS_SECRET_ACCESS_KEY": servers.SECRET}
-    user.env["FFDL_RETRY_SECONDS"] = "1"
+    user.env["FFDL_RETRY_SECONDS"] = "30"
     job = user.train(user.command(f"{COPY}; env; cat /ffdl/*/* 2>/dev/null || true", **changes))
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert (results / job / "copy" / "x").read_text() == "kept"
@@ -134,7 +135,7 @@ def test_a_store_that_can_not_be_read(
     user: User, s3: servers.Server, buckets: tuple[Path, Path], setting: Setting, wrong: str, said: str
 ) -> None:
     """A typing error in a manifest is a red job within seconds that says what is wrong with which bucket."""
-    setting("FFDL_RETRY_SECONDS", "1")
+    setting("FFDL_RETRY_SECONDS", "1" if wrong == "port" else "10")  # so long may an answer take, too
     data, results = buckets
     changes = {
         "password": store(s3.endpoint, data.name, results.name, password="not-it"),
@@ -194,7 +195,7 @@ def test_a_store_that_refuses_results_for_good(
     user: User, s3: servers.Server, buckets: tuple[Path, Path], setting: Setting
 ) -> None:
     """Trained and not stored is red, and says what is missing and where it still is: never a silent loss."""
-    setting("FFDL_RETRY_SECONDS", "2")
+    setting("FFDL_RETRY_SECONDS", "5")  # so long may an answer take, too
     data, results = buckets
     with servers.Proxy(s3.port, address=s3.address) as proxy:
         job = gated(user, 'echo kept > "$RESULT_DIR/kept"', **store(proxy.endpoint, data.name, results.name))
@@ -216,21 +217,22 @@ def test_halting_while_the_store_is_down(
     user: User, s3: servers.Server, buckets: tuple[Path, Path], setting: Setting
 ) -> None:
     """The machine is wanted now: a store that is away delays a halt, and neither stops it nor costs a step."""
-    setting("FFDL_RETRY_SECONDS", "3")
+    setting("FFDL_RETRY_SECONDS", "10")  # so long may an answer take, too
     data, results = buckets
     with servers.Proxy(s3.port, address=s3.address) as proxy:
-        job = user.train(user.job(env=SHORT, **store(proxy.endpoint, data.name, results.name)))
+        job = user.train(user.job(env={**SHORT, **GATED}, **store(proxy.endpoint, data.name, results.name)))
         user.until_step(job, 30)
         proxy.refuse = True
         proxy.cut_all()
         user.ffdl("halt", job)
         assert user.ffdl("status", job).stdout.strip() == "HALTED"
-        assert not user.running()
+        user.until_at_rest()
         halted_at = user.engine.status(job).step  # where the store is away, the helper's report tells it still
         proxy.refuse = False
         user.ffdl("resume", job)
         shipped = results / job / "checkpoints" / f"step-{halted_at}" / "COMMITTED"
         user.wait_for(shipped.exists, f"{shipped} in the store")
+        user.open_gate(job)
         assert user.until_over(job).state == "COMPLETED", user.story()
     again = [line for line in user.ffdl("logs", job).stdout.splitlines() if "restored at" in line]
     assert again[-1].endswith(f"restored at {halted_at}")
@@ -265,7 +267,7 @@ def damage(folder: Path, dice: random.Random) -> str:
 
 def test_a_torn_checkpoint_is_not_restored(user: User, short_model: bytes, dice: random.Random) -> None:
     """Storage lies now and then. The checkpoint before the torn one is used, and the model is the same."""
-    job = user.train(user.job(env=SHORT, checkpoint={"interval": "10 steps"}))
+    job = user.train(user.job(env={**SHORT, **GATED}, checkpoint={"interval": "10 steps"}))
     for step in (15, 35):
         user.until_step(job, step)
         user.ffdl("halt", job)
@@ -276,6 +278,7 @@ def test_a_torn_checkpoint_is_not_restored(user: User, short_model: bytes, dice:
         user.ffdl("resume", job)
         begun = f"restored at {committed[-2]}"
         user.wait_for(lambda begun=begun: begun in user.ffdl("logs", job).stdout, begun)
+    user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert user.model(job) == short_model
 

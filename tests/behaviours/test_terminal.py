@@ -10,7 +10,7 @@ import signal
 import subprocess
 import termios
 
-from tests.behaviours.user import FFDL, GATE, SHORT, User
+from tests.behaviours.user import FFDL, GATE, PATIENCE, SHORT, User
 
 
 class Terminal:
@@ -56,7 +56,7 @@ def test_the_terminal_closes(user: User, short_model: bytes) -> None:
     job = re.findall(r"training-\w+", terminal.said)[0]
     user.jobs.add(job)
     terminal.close()
-    terminal.process.wait(10)
+    terminal.process.wait(PATIENCE)
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert user.engine.status(job).attempts == 1
     assert user.model(job) == short_model
@@ -73,7 +73,7 @@ def test_ctrl_c_while_following(user: User) -> None:
         terminal = Terminal(user, *arguments)
         terminal.read_until("PROCESSING" if "wait" in arguments else "working")
         os.write(terminal.master, b"\x03")
-        assert terminal.process.wait(10) == 130
+        assert terminal.process.wait(PATIENCE) == 130
         assert "goes on without you" in terminal.read_until("goes on without you")
         assert "Traceback" not in terminal.said
         terminal.close()

@@ -23,7 +23,7 @@ def test_a_job_trains_and_its_results_are_stored(user: User) -> None:
     assert record["outcome"] == "Succeeded"
     assert "done" in user.ffdl("logs", job).stdout
     assert user.engine.status(job).step == 150, "the last step is told too"
-    assert not user.running(), "no process while a job is done"
+    user.until_at_rest()  # no process while a job is done
 
 
 @pytest.mark.smoke

@@ -23,6 +23,8 @@ JOB = Path(__file__).parent / "job"
 FFDL = Path(sys.executable).with_name("ffdl")
 SHORT = {"STEPS": "60"}
 GATE = 'until [ -e "$JOB_STATE_DIR/gate" ]; do sleep 0.05; done'  # in a command: waits for `User.open_gate`
+GATED = {"GATED": "1"}  # in the small job's env: before its last step it waits for that
+PATIENCE = 120.0  # seconds that anything may take on a busy machine: what takes longer hangs
 
 
 class Blocks(yaml.SafeDumper):
@@ -43,7 +45,7 @@ class User(ABC):
 
     engine_name: str
     image: str  # with bash
-    soon = "3s"  # a start_timeout that leaves time to look
+    soon = "15s"  # a start_timeout that leaves time to look
     pause = 0.02  # between two looks, in seconds
     pace = "0"  # PAUSE of the small job: where looking and killing take seconds, so does training
 
@@ -103,7 +105,9 @@ class User(ABC):
 
     # --- what they do -------------------------------------------------------------------------------------------------
 
-    def ffdl(self, *arguments: str, code: int | None = 0, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def ffdl(
+        self, *arguments: str, code: int | None = 0, timeout: float = PATIENCE
+    ) -> subprocess.CompletedProcess[str]:
         """One command; its exit code is checked unless `code` is None."""
         done = subprocess.run(
             [str(FFDL), *arguments], env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=timeout
@@ -143,7 +147,7 @@ class User(ABC):
         return said.removeprefix("Model ID: ")
 
     def open_gate(self, job: str) -> None:
-        """Lets a command go on that waits at GATE."""
+        """Lets a command go on that waits at GATE, and the small job if it is GATED."""
         (self.volume(job) / "job" / "gate").touch()
 
     def kill(self, role: str) -> bool:
@@ -158,7 +162,7 @@ class User(ABC):
 
     # --- what they see ------------------------------------------------------------------------------------------------
 
-    def until(self, job: str, wanted: Callable[[JobStatus], bool], timeout: float = 60) -> JobStatus:
+    def until(self, job: str, wanted: Callable[[JobStatus], bool], timeout: float = PATIENCE) -> JobStatus:
         """Waits for the first status for which `wanted` holds."""
         status = None
         deadline = time.monotonic() + timeout
@@ -175,7 +179,7 @@ class User(ABC):
         steps = [int(record["etimes"]["iteration"]["value"]) for record in self.engine.metrics(job)]
         return max(steps, default=0)
 
-    def until_step(self, job: str, step: int, timeout: float = 120) -> None:
+    def until_step(self, job: str, step: int, timeout: float = PATIENCE) -> None:
         self.wait_for(lambda: self.step(job) >= step, f"step {step}", timeout)
 
     def until_over(self, job: str, timeout: float = 180) -> JobStatus:
@@ -190,10 +194,15 @@ class User(ABC):
         self.ffdl("wait", job, code=1)
         return status.reason
 
+    def until_at_rest(self) -> None:
+        """Waits until no process is left and nothing is held: whoever tells of a job's end has yet to end itself."""
+        self.wait_for(lambda: not self.running(), "the end of all processes")
+        self.wait_for(lambda: not self.held(), "nothing of the machine held")
+
     def model(self, job: str) -> bytes:
         return (self.results(job) / "model.npy").read_bytes()
 
-    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
         deadline = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < deadline, f"{what} did not come\n{self.story()}"

@@ -141,12 +141,14 @@ def test_watching_without_a_terminal_prints_a_line_for_each_change(shell):
     """`ffdl list -w >> log` is a use, escape codes in it are not."""
     import signal
 
+    from tests.cli.shell import PATIENCE
+
     shell.job("training-aaaaaaaaaa")
     process = shell.start("list", "-w")
     line = process.stdout.readline()
     assert line.split()[2:] == ["training-aaaaaaaaaa", "PROCESSING"]
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     assert shell.fails("list", "-w", "-o", "json").startswith("-w draws a table")
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ffdl.engines.local.engine import LocalEngine
-from tests.cli.shell import Terminal
+from tests.cli.shell import PATIENCE, Terminal
 
 API = "argoproj.io/v1alpha1"
 
@@ -128,10 +128,15 @@ def test_each_container_of_a_pod_has_its_log(runner):
         {"name": "first", "image": "debian", "command": ["echo", "one"]},
         {"name": "main", "image": "debian", "command": ["echo", "two"], "dependencies": ["first"]},
     ]
-    helper = {"name": "helper", "image": "debian", "command": ["sh", "-c", "echo helping; sleep 60"]}
+    place = [{"name": "place", "mountPath": "/place"}]
+    helping = ["sh", "-c", "echo helping; touch /place/helped; sleep 60"]
+    helper = {"name": "helper", "image": "debian", "command": helping, "volumeMounts": place}
     both = {"name": "set", "containerSet": {"containers": several}}
-    work = sh("work", "sleep 0.3; echo work", sidecars=[helper])
-    runner.ffdl("run", write(runner, workflow(dag("main", set="set", work="work after set"), both, work)))
+    work = sh("work", "until [ -e /place/helped ]; do sleep 0.05; done; echo work", sidecars=[helper])
+    work["container"]["volumeMounts"] = place
+    volumes = [{"name": "place", "emptyDir": {}}]
+    main = dag("main", set="set", work="work after set")
+    runner.ffdl("run", write(runner, workflow(main, both, work, volumes=volumes)))
     assert runner.ffdl("logs", "flow").stdout == "set.first | one\nset.main | two\nwork | work\n"
     assert runner.ffdl("logs", "flow", "--step", "set.first").stdout == "one\n"
     assert runner.ffdl("logs", "flow", "--step", "work.helper").stdout == "helping\n"
@@ -245,7 +250,7 @@ def test_what_can_not_run_ends_before_anything_does_with_its_line(runner):
 
 def test_ctrl_c_ends_the_watching_only_and_says_how_to_go_on(runner):
     """Nobody loses an hour's work by a key; the commands for both wishes are told."""
-    with Terminal(runner, "run", write(runner, workflow(sh("main", "sleep 60")))) as screen:
+    with Terminal(runner, "run", write(runner, workflow(sh("main", "sleep 600")))) as screen:
         screen.until("flow  main")
         screen.type("\x03")
         shown, code = screen.end()
@@ -262,30 +267,26 @@ def test_a_detached_run_goes_on_when_its_runner_is_killed(runner):
     """State is the job's folder: whoever looks next takes over."""
     file = write(runner, workflow(dag("main", a="nap", b="nap after a"), sh("nap", "sleep 1; echo slept")))
     assert runner.ffdl("run", file, "--detach").stdout == "flow\n"
-    runner_of = until(lambda: [pid for pid in processes("ffdl-runner") if str(runner.home) in command(pid)])
+    runner_of = until(lambda: processes("ffdl-runner", str(runner.home)))
     os.kill(runner_of[0], signal.SIGKILL)
     runner.ffdl("wait", "flow")
     assert runner.ffdl("logs", "flow").stdout == "a | slept\nb | slept\n"
 
 
-def processes(name):
+def processes(name, word):
+    """Those of this name with `word` in their command line; others come and go meanwhile."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/comm") as stream:
-                found += [int(pid)] * (stream.read().strip() == name)
+            with open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/cmdline") as command:
+                found += [int(pid)] * (comm.read().strip() == name and word in command.read())
         except OSError:
             continue
     return found
 
 
-def command(pid):
-    with open(f"/proc/{pid}/cmdline") as stream:
-        return stream.read()
-
-
 def until(look):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not (found := look()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -294,11 +295,21 @@ def until(look):
 
 def test_a_halted_workflow_starts_nothing_until_it_is_resumed(runner):
     """Argo's suspend: what runs goes on, nothing new begins; no process of ours is left."""
-    file = write(runner, workflow(dag("main", a="nap", b="nap after a"), sh("nap", "sleep 1")))
-    runner.ffdl("run", file, "--detach")
+    place = runner.folder / "place"
+    place.mkdir()
+    nap = sh("nap", "touch /place/begun; until [ -e /place/asked ]; do sleep 0.05; done")
+    nap["container"]["volumeMounts"] = [{"name": "place", "mountPath": "/place"}]
+    volumes = [{"name": "place", "hostPath": {"path": str(place)}}]
+    main = dag("main", a="nap", b="nap after a")
+    runner.ffdl("run", write(runner, workflow(main, nap, volumes=volumes)), "--detach")
+    until((place / "begun").exists)
+    runner.ffdl("halt", "flow", "--no-wait")
+    (place / "asked").touch()  # not before: `b` must not have begun when the halt comes
     runner.ffdl("halt", "flow")
+    (place / "begun").unlink()
     assert runner.ffdl("status", "flow").stdout == "HALTED\n"
     runner.ffdl("wait", "flow", code=3)
+    assert not (place / "begun").exists()
     runner.ffdl("resume", "flow")
     runner.ffdl("wait", "flow")
     nodes = LocalEngine(runner.home).workflow("flow")["status"]["nodes"].values()

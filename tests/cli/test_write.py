@@ -36,7 +36,7 @@ def test_a_new_jobs_script_also_runs_by_hand(shell):
     """A script is tried before it is submitted; it must learn something real without an engine."""
     shell.ffdl("init", "hello")
     done = subprocess.run(
-        [sys.executable, "train.py"], cwd=shell.folder / "hello", capture_output=True, text=True, timeout=120
+        [sys.executable, "train.py"], cwd=shell.folder / "hello", capture_output=True, text=True, timeout=280
     )
     assert done.stdout.splitlines()[-1] == "trained: accuracy 1.00"
     assert (shell.folder / "hello" / "model.json").exists()

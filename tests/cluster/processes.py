@@ -82,7 +82,7 @@ class Process:
                 stderr=log,
                 check=True,
             )
-        wait_for(lambda: new.exists() and new.read_text().endswith("\n"), f"the start of {self.name}", 10, 0.005)
+        wait_for(lambda: new.exists() and new.read_text().endswith("\n"), f"the start of {self.name}", every=0.005)
         pid = int(new.read_text())
         new.write_text(json.dumps({"pid": pid, "started": started(pid), "command": list(command)}))
         new.rename(self.record)

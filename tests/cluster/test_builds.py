@@ -59,7 +59,7 @@ build.BUILDS = Path({str(recipe.parents[1])!r})
 build.build(Path({str(tmp_path)!r}), "thing")
 """
     with subprocess.Popen([sys.executable, "-c", code], process_group=0) as builder:
-        wait_for((tmp_path / "began").exists, "the build's beginning", 30)
+        wait_for((tmp_path / "began").exists, "the build's beginning")
         subprocess.run(["kill", "-9", "--", f"-{builder.pid}"], check=True)
     (tmp_path / "second").touch()
     assert [path.name for path in build.build(tmp_path, "thing").iterdir()] == ["result"]

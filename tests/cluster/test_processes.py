@@ -71,7 +71,7 @@ def test_a_torn_note_counts_as_none(process: Process, cgroup: Path) -> None:
 def test_what_a_process_prints_is_in_its_log(process: Process, cgroup: Path) -> None:
     """A component that fails at its start says why in a file that the error names."""
     process.start(["sh", "-c", "echo out; echo err >&2; echo $0", "own name"], cgroup)
-    wait_for(lambda: process.pid is None, "its end", 10)
+    wait_for(lambda: process.pid is None, "its end")
     assert process.log.read_text() == "out\nerr\nown name\n"
 
 

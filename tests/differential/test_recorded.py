@@ -54,7 +54,7 @@ def test_everything_written_is_recorded() -> None:
 @pytest.mark.parametrize("name", [name for name in WHOLE if name in PLAYABLE])
 def test_the_whole_engine_does_what_argo_did(name: str, tmp_path: Path) -> None:
     """With real processes, and in the order in which they happen to end."""
-    ((case, workflow),) = embedded.run([find(name)], tmp_path / "home")
+    ((case, workflow),) = embedded.run([find(name)], tmp_path / "home", timeout=200.0)
     unexplained, _ = known.split(case.name, trees.compare(RECORDS[name].tree, trees.tree(workflow)))
     assert not unexplained, story(unexplained)
 

@@ -77,4 +77,6 @@ def test_twenty_kills_lose_nothing(engine: LocalEngine, tmp_path: Path) -> None:
     nodes = engine.workflow(name)["status"]["nodes"].values()
     assert Counter(n["phase"] for n in nodes if n["type"] == "Retry") == {"Succeeded": NODES}
     assert len([n for n in nodes if n["type"] == "Pod" and n["phase"] == "Succeeded"]) == NODES
-    assert {path.read_text() for path in runs.iterdir()} == {"x\n"}
+    said = [path.read_text() for path in runs.iterdir()]
+    assert set(said) <= {"x\n", ""}  # nothing where the kill came between opening the file and writing to it
+    assert said.count("x\n") >= NODES

@@ -9,13 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ffdl.engines.local import supervisor
+from ffdl.engines.local import processes
 from ffdl.engines.local.addresses import Addresses
 from ffdl.engines.local.engine import LocalEngine
 from ffdl.engines.local.statusfile import StatusFile
-from tests.engines.test_plain_workflow import ended
-
-PATIENCE = 60.0  # seconds
+from tests.engines.test_plain_workflow import PATIENCE, ended
 
 GATE = {
     "name": "gate",
@@ -78,31 +76,30 @@ def test_a_pod_that_no_node_wants_is_ended_by_the_next_runner(engine: LocalEngin
     job_id = engine.submit_workflow(_workflow("stray", {"name": "main", "dag": {"tasks": tasks}}, nap, GATE))
     workflow = _until(engine, job_id, "nap", "Running")
     folder = tmp_path / "home" / "jobs" / job_id
-    os.kill(_runner(folder), signal.SIGKILL)
+    runner = _runner(folder)
+    os.kill(runner.pid, signal.SIGKILL)
+    assert processes.until(lambda: not processes.alive(runner.pid, runner.start), PATIENCE)  # and writes no more
     for node in workflow["status"]["nodes"].values():
         if node["displayName"] == "nap":
             node |= {"phase": "Failed", "finishedAt": node["startedAt"]}
     (folder / "control" / "status.json").write_text(json.dumps(workflow["status"]))
     again = LocalEngine(tmp_path / "home")
     (pod,) = (folder / "pods").iterdir()
-    for _ in again.watch(job_id, 60):
-        seen = supervisor.observe(pod)
-        if seen is not None and seen.ended:
-            break
-    assert (folder / "pods" / pod.name / "result.json").exists()
+    assert processes.until(lambda: (pod / "result.json").exists(), PATIENCE)
     again.stop(job_id)
 
 
-def _runner(folder: Path) -> int:
-    """The process that holds the runner's lock."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"ffdl.engines.local.runner" in words and folder.name.encode() in words:
-                return int(entry.name)
+def _runner(folder: Path) -> processes.Stat:
+    """The process that holds the runner's lock: only then it has its name, and the pods' supervisors have another."""
+    home = os.fsencode(folder.parent.parent)  # another run of the tests has a job of that name, too
+    for process in processes.everything():
+        try:
+            words = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+            name = Path(f"/proc/{process.pid}/comm").read_text().strip()
+        except OSError:
+            continue
+        if process.alive and name == "ffdl-runner" and {home, os.fsencode(folder.name)} <= set(words):
+            return process
     raise AssertionError("no runner")
 
 

@@ -9,6 +9,8 @@ from ffdl.engines.client import Client
 from ffdl.engines.local.engine import LocalEngine
 from ffdl.workflows.errors import ManifestError
 
+PATIENCE = 240.0  # seconds
+
 
 def workflow(command: str, **metadata: str) -> dict:
     template = {"name": "main", "container": {"image": "debian", "command": ["sh", "-c", command]}}
@@ -17,7 +19,7 @@ def workflow(command: str, **metadata: str) -> dict:
 
 
 def ended(engine: LocalEngine, job_id: str):
-    return list(engine.watch(job_id, 60))[-1]
+    return list(engine.watch(job_id, PATIENCE))[-1]
 
 
 def test_it_runs_to_its_end_under_the_name_it_has(engine):
@@ -33,7 +35,7 @@ def test_it_runs_to_its_end_under_the_name_it_has(engine):
 
 def test_its_name_can_be_taken_over_once_it_has_ended(engine):
     """Who writes a Workflow runs the same file again and again; one that runs is never lost that way."""
-    engine.submit_workflow(workflow("sleep 60", name="hello"))
+    engine.submit_workflow(workflow("sleep 1000", name="hello"))
     with pytest.raises(Refused, match="not ended; `ffdl stop hello` ends it"):
         engine.submit_workflow(workflow("true", name="hello"), replace=True)
     engine.stop("hello")
@@ -90,14 +92,18 @@ def asking(command: str, name: str, items: int, **requests: str) -> dict:
     return made
 
 
-def test_pods_wait_until_there_is_room_for_each(engine, monkeypatch):
+def test_pods_wait_until_there_is_room_for_each(engine, monkeypatch, tmp_path):
     """On a node of a cluster they would; all at once would slow each other down, or run out of memory."""
     monkeypatch.setenv("FFDL_MACHINE", "cpus=2,memory=8GiB")
-    job_id = engine.submit_workflow(asking("echo begins; sleep 0.2; echo ends", "loop", 6, cpu="1"))
-    assert ended(engine, job_id).state == "COMPLETED"
+    (tmp_path / "shared").mkdir()
+    second = "until [ $(grep -c begins /shared/order) -ge 2 ]; do sleep 0.02; done"  # the first waits for it
+    made = asking(f"cd /shared; echo begins >> order; {second}; sleep 0.2; echo ends >> order", "loop", 6, cpu="1")
+    made["spec"]["volumes"] = [{"name": "shared", "hostPath": {"path": str(tmp_path / "shared")}}]
+    made["spec"]["templates"][0]["container"]["volumeMounts"] = [{"name": "shared", "mountPath": "/shared"}]
+    assert ended(engine, engine.submit_workflow(made)).state == "COMPLETED"
     running = most = 0
-    for line in engine.logs(job_id):
-        running += 1 if line.text == "begins" else -1
+    for word in (tmp_path / "shared" / "order").read_text().split():
+        running += 1 if word == "begins" else -1
         most = max(most, running)
     assert most == 2
     whole = engine.submit_workflow(asking("true", "whole", 1, cpu="2"))
@@ -107,7 +113,7 @@ def test_pods_wait_until_there_is_room_for_each(engine, monkeypatch):
 def test_a_pod_that_waits_says_for_what(engine, monkeypatch):
     """Nobody should have to guess."""
     monkeypatch.setenv("FFDL_MACHINE", "cpus=1,memory=8GiB")
-    engine.submit_workflow(asking("sleep 60", "first", 1, cpu="1"))
+    engine.submit_workflow(asking("sleep 1000", "first", 1, cpu="1"))
     for seen in engine.watch_workflow("first"):
         if any(node["phase"] == "Running" and node["type"] == "Pod" for node in nodes(seen)):
             break
@@ -137,7 +143,7 @@ def test_python_runs_files_mappings_and_heras_workflows(engine, tmp_path):
 
     for source in (file, str(file), made, Made()):
         job = client.run(source, {"word": "hello"})
-        assert job.wait(60).state == "COMPLETED"
+        assert job.wait(PATIENCE).state == "COMPLETED"
         assert [line.text for line in job.logs()] == ["hello"]
     with pytest.raises(Refused, match=r"^wrod: the Workflow has no such parameter; did you mean word"):
         client.run(made, {"wrod": "x"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ def test_a_sidecar_and_an_init_container(engine: LocalEngine) -> None:
     root = "cd ${FFDL_ROOT:-}/s; "
     serve = root + "trap 'exit 0' TERM; cp prepared up; while :; do sleep 0.02; done"
     template = shell(
-        root + "until [ -e up ]; do sleep 0.02; done; cat up",
+        root + "until [ -s up ]; do sleep 0.02; done; cat up",
         volumeMounts=mounts,
         volumes=[{"name": "s", "emptyDir": {}}],
         initContainers=[
@@ -278,16 +279,18 @@ server.serve_forever()
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Given to nobody else for as long as the test runs: it is held, but not listened at, so that a server can be."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("0.0.0.0", 0))
+        yield int(held.getsockname()[1])
 
 
 @pytest.mark.parametrize("kind", ["httpGet", "tcpSocket", "exec"])
-def test_a_daemon_serves_once_it_answers(engine: LocalEngine, kind: str) -> None:
+def test_a_daemon_serves_once_it_answers(engine: LocalEngine, port: int, kind: str) -> None:
     """What comes after a server starts when its probe has succeeded, finds it at its address, and ends it."""
-    port = free_port()
     probe: Template = {
         "httpGet": {"httpGet": {"path": "/ready", "port": "web"}},
         "tcpSocket": {"tcpSocket": {"port": port}},

@@ -67,15 +67,16 @@ def test_bytes_take_the_time_that_the_rate_says(road: Throttle) -> None:
 
 def test_a_road_set_free_is_free_at_once(road: Throttle) -> None:
     """What a scenario waits for must not be the tail of its own slowness."""
-    road.rate = 1e5
+    road.rate = 1e4
     threading.Timer(0.3, lambda: setattr(road, "rate", WITHOUT)).start()
-    assert there_and_back(road, 1_000_000) < 5  # 10 s at that rate, one way
+    assert there_and_back(road, 1_000_000) < 60  # 100 s at that rate, one way
 
 
 def test_nobody_there_ends_the_connection(road: Throttle) -> None:
     """A store that is killed is felt as one: not as a connection that hangs."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        road.target = free.getsockname()[:2]
     host, port = road.endpoint.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), 5) as client:
-        assert client.recv(1) == b""
+    with socket.socket() as taken:  # a port at which nobody listens, nor will anybody meanwhile
+        taken.bind(("127.0.0.1", 0))
+        road.target = taken.getsockname()[:2]
+        with socket.create_connection((host, int(port)), 60) as client:
+            assert client.recv(1) == b""

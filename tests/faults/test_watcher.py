@@ -47,7 +47,7 @@ def test_the_epoch_is_that_of_the_last_helper(tmp_path: Path) -> None:
 def test_processes_are_found_by_program_and_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`kill -9` must hit what the scenario says, of this job alone, and no shell around it."""
     program = tmp_path / "train.py"
-    program.write_text("import time; print(flush=True); time.sleep(60)")
+    program.write_text("import time; print(flush=True); time.sleep(600)")
     python = tmp_path / "python"
     python.symlink_to(sys.executable)
     started = time.time()
@@ -68,9 +68,9 @@ def test_processes_are_found_by_program_and_job(tmp_path: Path, monkeypatch: pyt
         watcher = Watcher(PLACE, "training-x", tmp_path)
         ((pid, since),) = watcher.processes("script").items()
         assert pid == running["ours"].pid
-        assert abs(since - started) < 5
+        assert started - 1 < since < time.time() + 1
         watcher.kill("script")
-        assert running["ours"].wait(10) == -9
+        assert running["ours"].wait(60) == -9
         assert watcher.processes("script") == {}
         assert not alive(pid)
         assert began(pid) == float("inf")

@@ -14,7 +14,7 @@ WITHOUT = float("inf")
 class Throttle:
     """Listens on a free port of `address` for one who wants `target`. `rate` is in bytes a second, each direction.
 
-    `passed` counts the bytes that went through, both directions together.
+    `passed` counts the bytes that went through, both directions together, before the other side has them.
     """
 
     def __init__(self, address: str, target: tuple[str, int]) -> None:
@@ -52,8 +52,9 @@ class Throttle:
         try:
             while data := source.recv(PIECE):
                 self._wait_for_turn(len(data), up)
+                with self._lock:
+                    self.passed += len(data)
                 sink.sendall(data)
-                self.passed += len(data)
         except OSError:
             pass
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
@@ -108,8 +109,9 @@ def test_an_image_that_holds_the_agent_and_no_secret(shell: Shell, base: str, tm
     """The real thing: built, written to a file, refused by a registry that is not there."""
     shell.env |= {name: value for name, value in os.environ.items() if name.startswith(("BUILDAH_", "STORAGE_"))}
     shell.env["PIP_INDEX_URL"] = "https://me:hidden@index.example/simple"
-    name = "127.0.0.1:1/test/ffdl-agent:trial"
-    arguments = ("images", "build", "agent", "--base", base, "--tag", "trial", "--registry", "127.0.0.1:1/test")
+    tag = uuid.uuid4().hex  # the machine's images are shared with tests that run beside this one
+    name = f"127.0.0.1:1/test/ffdl-agent:{tag}"
+    arguments = ("images", "build", "agent", "--base", base, "--tag", tag, "--registry", "127.0.0.1:1/test")
     try:
         assert shell.ffdl(*arguments, "--archive", "out").stdout == f"{name}\n"
         assert (tmp_path / "out" / "ffdl-agent.tar").stat().st_size > 1 << 20

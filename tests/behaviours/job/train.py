@@ -10,6 +10,8 @@ from ffdl import learner
 STEPS = int(os.environ.get("STEPS", "150"))
 BALLAST = int(os.environ.get("BALLAST", "0"))  # MiB of results for those who want storing them to take a while
 PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a step waits, for those who want to do something meanwhile
+GATED = "GATED" in os.environ  # the last step waits for a gate to be opened: until then the job is at work
+GATE = os.path.join(os.environ["JOB_STATE_DIR"], "gate")
 ROWS, COLUMNS, BATCH = 512, 64, 64
 
 data = np.random.default_rng(0)
@@ -31,6 +33,9 @@ with learner.session() as job:
     rng = np.random.default_rng()
     rng.bit_generator.state = state["rng"]
     for step in range(state["step"], STEPS):
+        while GATED and step == STEPS - 1 and not os.path.exists(GATE):
+            time.sleep(0.05)
+            job.step(step, of=STEPS, state=state)  # where a halt is heard of
         at = step * BATCH % ROWS
         if at == 0:
             state["order"] = rng.permutation(ROWS)

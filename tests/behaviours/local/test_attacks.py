@@ -71,6 +71,7 @@ def test_a_deletion_killed_midway_is_finished_by_the_next_command(user: LocalUse
         user.wait_for(lambda job=job: job not in user.engine.ids(), f"the end of {job}")  # type: ignore[misc]
     for job in set(user.engine.ids()):
         assert user.engine.status(job).state == "PROCESSING"
+    user.train(user.command("true", "another", **SMALL))  # takes along the files that a killed command was removing
 
 
 @pytest.mark.parametrize("halted", [False, True], ids=["at work", "halted"])
@@ -82,6 +83,7 @@ def test_a_deletion_killed_after_its_mark(user: LocalUser, halted: bool) -> None
     else:
         (runner,) = user.pids("runner")
         os.kill(runner, signal.SIGKILL)
+    user.wait_for(lambda: not user.pids("runner"), "the runner's end")  # one that is just leaving takes `active` along
     mark = user.home / "jobs" / job / "deleting"  # as `delete` begins
     (user.home / "active" / job).touch()
     mark.touch()
@@ -160,7 +162,9 @@ def test_links_lead_nowhere(user: LocalUser, trick: str) -> None:
     (secret / "training-log.txt").write_text("TOPSECRET\n")
     (secret / "evaluation-metrics.txt").write_text('{"meta": {"time": 1}, "values": {"TOPSECRET": {"value": "1"}}}\n')
     before = {path.name: path.read_bytes() for path in secret.iterdir()}
-    job = working(user, trick.format(secret=secret) + '; until [ -e "$LOG_DIR.go" ]; do sleep 0.1; done')
+    wait = '; touch "$LOG_DIR.set"; until [ -e "$LOG_DIR.go" ]; do sleep 0.1; done'
+    job = working(user, trick.format(secret=secret) + wait)
+    user.wait_for((user.volume(job) / "job" / "logs.set").exists, "the trick")
     said = [user.ffdl("metrics", job).stdout, user.ffdl("logs", job).stdout]
     user.ffdl("halt", job)
     user.ffdl("resume", job)  # the next attempt finds what this one has left
@@ -201,7 +205,7 @@ def test_a_full_disk_is_said_and_a_job_can_be_deleted_from_it(user: LocalUser, t
     assert "the disk is full" in done.stderr
     user.ffdl("delete", "-y", job)
     assert user.ffdl("list", "-o", "name").stdout == ""
-    assert not user.processes()
+    user.until_at_rest()
 
 
 def test_a_job_outlives_a_full_disk(user: LocalUser, tiny: Path) -> None:

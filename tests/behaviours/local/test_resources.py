@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.behaviours.local_user import LocalUser
+from tests.behaviours.user import GATED
 
 WAIT = 'until [ -e "$GATE" ]; do sleep 0.05; done'
 
@@ -67,14 +68,16 @@ def test_learners_get_gpus_of_their_own(user: LocalUser) -> None:
 def test_halted_while_queued(user: LocalUser) -> None:
     """A halt is a halt in every phase: also before the first step."""
     user.env["FFDL_MACHINE"] = "cpus=1,memory=16GiB"
-    first = user.train(user.job("first", cpus=1, env={"STEPS": "60"}))
+    first = user.train(user.job("first", cpus=1, env={"STEPS": "60", **GATED}))
+    user.until(first, lambda s: s.state == "PROCESSING")
     second = user.train(user.job("second", cpus=1, env={"STEPS": "10"}))
     assert "needs 1 CPU" in (user.until(second, lambda s: s.state == "QUEUED").reason or "")
     user.ffdl("halt", second)
     assert user.ffdl("status", second).stdout.strip() == "HALTED"
     user.ffdl("halt", first)
     assert user.ffdl("status", first).stdout.strip() == "HALTED"
-    assert user.running() == user.held() == []
+    user.until_at_rest()
     for job in (first, second):
         user.ffdl("resume", job)
+    user.open_gate(first)
     assert [user.until_over(job).state for job in (first, second)] == ["COMPLETED"] * 2

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 from tests.behaviours.local_user import LocalUser
-from tests.behaviours.user import FFDL, SHORT
+from tests.behaviours.user import FFDL, GATED, PATIENCE, SHORT
 
 NOBODY = 65534
 
@@ -51,14 +52,15 @@ def kill_the_runner(user: LocalUser) -> None:
 
 def test_the_next_command_takes_over(user: LocalUser, short_model: bytes) -> None:
     """There is no server to watch: any `ffdl` command finds a job that lost its runner, and nothing runs twice."""
-    job = user.train(user.job(env=SHORT))
+    job = user.train(user.job(env={**SHORT, **GATED}))
     at_step(user, 10)
     before = user.pids("learner")
     kill_the_runner(user)
     assert user.pids("learner") == before, "the learner trains on by itself"
     user.ffdl("list")
     user.wait_for(lambda: len(user.pids("runner")) == 1, "a runner")
-    assert user.pids("learner") in (before, [])
+    assert user.pids("learner") == before
+    user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert user.engine.status(job).attempts == 1
     assert user.model(job) == short_model
@@ -66,9 +68,10 @@ def test_the_next_command_takes_over(user: LocalUser, short_model: bytes) -> Non
 
 def test_a_job_ends_without_a_runner_and_is_recorded(user: LocalUser, short_model: bytes) -> None:
     """The exit code of a learner that ended while nobody watched is not lost."""
-    job = user.train(user.job(env=SHORT))
+    job = user.train(user.job(env={**SHORT, **GATED}))
     at_step(user, 5)
     kill_the_runner(user)
+    user.open_gate(job)
     user.wait_for(lambda: not user.pids("learner"), "the learner's end")
     assert user.ffdl("wait", job).returncode == 0
     assert user.engine.status(job).attempts == 1
@@ -89,7 +92,7 @@ def test_the_engine_as_a_service(user: LocalUser, number: signal.Signals) -> Non
             assert service.stderr.readline() == f"took over {job}\n"
             user.wait_for(lambda: bool(user.pids("runner")), "a runner")
         service.send_signal(number)
-        service.wait(10)
+        service.wait(PATIENCE)
         assert "Traceback" not in service.stderr.read()
     finally:
         service.kill()
@@ -101,7 +104,7 @@ def test_the_engine_as_a_service(user: LocalUser, number: signal.Signals) -> Non
 
 def test_after_a_reboot(user: LocalUser, short_model: bytes) -> None:
     """The power fails: the next command, days later, starts new attempts from the last checkpoint."""
-    job = user.train(user.job(env=SHORT, checkpoint={"interval": "5 steps"}))
+    job = user.train(user.job(env={**SHORT, **GATED}, checkpoint={"interval": "5 steps"}))
     for step in (12, 30):
         at_step(user, step)
         for number in (signal.SIGSTOP, signal.SIGKILL):  # all at one moment: none sees another die
@@ -112,6 +115,7 @@ def test_after_a_reboot(user: LocalUser, short_model: bytes) -> None:
         time.sleep(0.2)
         assert not user.processes(), "nothing comes back by itself"
         assert job in user.ffdl("list").stdout
+    user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert user.engine.status(job).attempts == 3
     assert user.model(job) == short_model
@@ -158,16 +162,18 @@ def set_back(job: Path, hours: int) -> None:
 
 def test_a_clock_set_back(user: LocalUser, short_model: bytes) -> None:
     """A laptop's clock was wrong when a job began: what is newest stays newest, and a halted job goes on at once."""
-    first = user.train(user.job("first", env=SHORT))
+    first = user.train(user.job("first", env={**SHORT, **GATED}))
     at_step(user, 20)
     user.ffdl("halt", first)
+    user.until_at_rest()  # then nobody but us changes the job's files
     set_back(user.home / "jobs" / first, 5)
     second = user.train(user.command("true", "second"))
     third = user.train(user.command("true", "third"))
     assert user.ffdl("list", "-o", "name").stdout.split() == [third, second, first]
     assert user.ffdl("wait", "@latest").returncode == 0
     user.ffdl("resume", first)
-    assert user.until_over(first, 40).state == "COMPLETED", user.story()
+    user.open_gate(first)
+    assert user.until_over(first).state == "COMPLETED", user.story()
     assert user.model(first) == short_model
     assert user.ffdl("list").stdout.count("COMPLETED") >= 1
     assert user.ffdl("show", first).returncode == 0
@@ -177,16 +183,17 @@ def test_a_clock_set_back(user: LocalUser, short_model: bytes) -> None:
 
 
 def an_eventful_life(user: LocalUser, folder: Path, *victims: str) -> str:
-    """Trains, halts, resumes, kills each of the victims. Returns the job's id once it is over."""
+    """Trains, halts, resumes, kills each of the victims. Returns the id of the job, a GATED one, once it is over."""
     job = user.train(folder)
     user.until_step(job, 12)
     user.ffdl("halt", job)
     assert user.ffdl("status", job).stdout.strip() == "HALTED"
-    assert not user.processes()
+    user.until_at_rest()
     user.ffdl("resume", job)
     for step, victim in zip((25, 40), victims, strict=False):
         user.until_step(job, step)
         assert user.kill(victim)
+    user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     return job
 
@@ -208,11 +215,11 @@ def test_without_namespaces(user: LocalUser, short_model: bytes, setting: Callab
     setting("FFDL_ISOLATION", "none")
     (user.folder / "stores" / "data").mkdir(parents=True)
     (user.folder / "stores" / "data" / "x").write_text("data")
-    folder = user.job(env=SHORT, data_stores=[here(user.folder / "stores")])
+    folder = user.job(env={**SHORT, **GATED}, data_stores=[here(user.folder / "stores")])
     use_data(folder / "train.py")
     job = an_eventful_life(user, folder, "learner", "supervisor")
     assert user.model(job) == short_model
-    daemon = f"ffdl-test-daemon-{user.folder.name}"
+    daemon = f"ffdl-test-daemon-{uuid.uuid4().hex}"  # tests that run beside this one have theirs
     left = user.train(user.command(f"setsid bash -c 'exec -a {daemon} sleep 1000' & sleep 0.2", "daemon"))
     assert user.until_over(left).state == "COMPLETED", user.story()
     assert subprocess.run(["pgrep", "-f", daemon], capture_output=True).returncode == 1
@@ -221,7 +228,7 @@ def test_without_namespaces(user: LocalUser, short_model: bytes, setting: Callab
 def test_odd_folders(odd_user: LocalUser, short_model: bytes) -> None:
     """Home folders have spaces, umlauts, quotes."""
     user = odd_user
-    job = an_eventful_life(user, user.job("my job ž", env=SHORT), "learner")
+    job = an_eventful_life(user, user.job("my job ž", env={**SHORT, **GATED}), "learner")
     assert user.model(job) == short_model
     user.ffdl("download", job, "-d", "my results ž")
     found = user.folder / "my results ž" / f"{job}-results" / "model.npy"
@@ -233,7 +240,9 @@ class Nobody(LocalUser):
 
     prefix: tuple[str, ...] = ()
 
-    def ffdl(self, *arguments: str, code: int | None = 0, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def ffdl(
+        self, *arguments: str, code: int | None = 0, timeout: float = PATIENCE
+    ) -> subprocess.CompletedProcess[str]:
         command = [*self.prefix, str(FFDL), *arguments]
         done = subprocess.run(command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=timeout)
         said = f"ffdl {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
@@ -281,7 +290,7 @@ def test_without_any_rights(nobody: Nobody, short_model: bytes) -> None:
     data = user.folder / "stores" / "data"
     data.mkdir(parents=True)
     (data / "x").write_text("data")
-    folder = user.job(env=SHORT, data_stores=[here(user.folder / "stores")])
+    folder = user.job(env={**SHORT, **GATED}, data_stores=[here(user.folder / "stores")])
     use_data(folder / "train.py")
     if user.prefix[0] == "setpriv":
         for path in (user.folder, *user.folder.rglob("*")):
@@ -290,10 +299,11 @@ def test_without_any_rights(nobody: Nobody, short_model: bytes) -> None:
     at_step(user, 20)
     user.ffdl("halt", job)
     assert user.ffdl("status", job).stdout.strip() == "HALTED"
-    assert not user.processes()
+    user.until_at_rest()
     user.ffdl("resume", job)
     at_step(user, 40)
-    user.kill("learner")
+    assert user.kill("learner")
+    user.open_gate(job)
     assert user.ffdl("wait", job).returncode == 0
     assert user.model(job) == short_model
     assert (data / "x").read_text() == "data"

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.behaviours.local_user import LocalUser
@@ -53,7 +54,10 @@ def given(**values: str) -> dict[str, Any]:
 
 
 def flow(place: Path) -> dict[str, Any]:
-    """Retries, failures that are caught, loops over given and found items, outputs passed on, an exit handler."""
+    """Retries, failures that are caught, loops over given and found items, outputs passed on, an exit handler.
+
+    The last of all waits for the file `go-NAME` beside the one that its commands write to.
+    """
     # fails twice by what was said, not by {{retries}}: an attempt that was killed has not failed
     twice = f'[ "$(grep -c "flaw {{{{inputs.parameters.item}}}}$" {PLACE}/"$FLOW")" -ge 2 ] || '
     twice += "{ say flaw {{inputs.parameters.item}}; say end; exit 75; }; "
@@ -93,7 +97,7 @@ def flow(place: Path) -> dict[str, Any]:
         [{"name": "row", "template": "word", "withItems": [1, 2, 3, 4], "arguments": given(item="{{item}}")}],
         [{"name": "end", "template": "word", "arguments": given(item="end")}],
     ]
-    handler = [[{"name": "bye", "template": "word", "arguments": given(item="{{workflow.status}}")}]]
+    handler = [[{"name": "bye", "template": "bye", "arguments": given(item="{{workflow.status}}")}]]
     templates = [
         {"name": "main", "dag": {"failFast": False, "tasks": tasks}},
         {"name": "rows", "steps": rows},
@@ -102,6 +106,7 @@ def flow(place: Path) -> dict[str, Any]:
         sh("word", "", "item", word="word-{{inputs.parameters.item}}"),
         sh("flaky", twice, "item", again=f"{KILLED}, 75"),
         sh("wrong", "say end; exit 3; "),
+        sh("bye", f'until [ -e {PLACE}/go-"$FLOW" ]; do sleep 0.05; done; ', "item"),
     ]
     spec = {
         "entrypoint": "main",
@@ -123,8 +128,9 @@ def start(user: LocalUser, name: str) -> Path:
 
 
 def over(user: LocalUser, name: str) -> dict[str, Any]:
-    """Its nodes, once it has ended and nothing of it is left."""
-    user.until_over(name)
+    """Lets it end. Its nodes, once it has and nothing of it is left."""
+    (user.folder / "place" / f"go-{name}").touch()
+    user.until_over(name, 400)
     user.wait_for(lambda: not user.processes(), f"the end of {user.processes()}")
     assert user.held() == []
     assert str(user.folder) not in Path("/proc/self/mounts").read_text()
@@ -188,6 +194,7 @@ def kill_now_and_then(user: LocalUser, said: Path, name: str, whole: int, dice: 
     return killed
 
 
+@pytest.mark.timeout(900)  # hundreds of pods
 def test_a_workflow_does_not_mind_kills(user: LocalUser, dice: random.Random) -> None:
     """Its runner, its pods' supervisors and their first processes die twenty times: no command runs twice for it."""
     calm, disturbed = (f"flow-{uuid.uuid4().hex}" for _ in range(2))  # processes are found by it: like no other word

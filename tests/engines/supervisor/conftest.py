@@ -183,7 +183,7 @@ def pods(isolation: str) -> Iterator[Pods]:
         made.close()
     finally:
         for pid in made.processes():
-            os.kill(pid, signal.SIGKILL)
+            processes.send(pid, signal.SIGKILL)  # one may end with another
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -193,7 +193,7 @@ def accounting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if request.param == "sampled":
         monkeypatch.setenv(cgroup.SWITCH_ENV, "none")
     else:
-        planned = cgroup.plan("probe")
+        planned = cgroup.plan(f"probe-{os.getpid()}")  # other workers of the test run try it, too
         if planned is None or not planned.create(64 << 20):
             pytest.skip("no cgroup with a memory limit can be made here")
         planned.remove()

@@ -107,7 +107,11 @@ def test_a_sidecar_that_does_not_end_is_killed(pods) -> None:
 
 def test_a_sidecar_that_fails_fails_the_pod(pods) -> None:
     """As on Argo, though main went well: what it was to do beside has not been done."""
-    seen = several(pods, {"main": UP.format("main", "up")}, sidecars={"broken": "echo up > $J/up; exit 5"})
+    pod = make(pods, {"main": UP.format("main", "go")}, sidecars={"broken": "exit 5"})
+    supervisor.launch(pod)
+    pods.await_(lambda: "broken" in supervisor.observe(pod).containers, "the sidecar's own end")  # main's would end it
+    (pods.shared / "go").touch()
+    seen = pods.end(pod)
     assert (seen.phase, seen.exit_code, seen.message) == ("Failed", 0, "broken: Error (exit code 5)")
 
 

@@ -179,13 +179,25 @@ def test_pod_outlives_who_launched_it(pods) -> None:
 
 def test_nobody_below_holds_the_lock(pods) -> None:
     """A daemon of user code with the lock would look like a living supervisor for ever."""
-    pod = pods.start("sleep 1000 & echo up > $J/up; sleep 1000")
+    pod = pods.start("sleep 1000 & echo up > $J/up; exec sleep 1000")
     pods.wait_for("up")
     pids = pods.pids(pod)
+    _await_sleep(pods, 2)
     holders = [p for p in pods.processes() if str(pod / "lock") in _open_files(p)]
     assert holders == [pids["supervisor"]]
     main = _open_files(pids["main"])
     assert not [name for name in main if str(pods.folder) in name]
+
+
+def _await_sleep(pods, count: int) -> None:
+    """Waits until user code is `count` times `sleep`, asleep: a shell still has open what it has just written to."""
+    pods.await_(lambda: len(found := pods.marked()) == count and all(map(_asleep, found)), f"{count} times sleep")
+
+
+def _asleep(pid: int) -> bool:
+    named = Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
+    found = processes.stat(pid)
+    return named and found is not None and found.state == "S"
 
 
 def _open_files(pid: int) -> list[str]:
@@ -195,8 +207,9 @@ def _open_files(pid: int) -> list[str]:
 def test_supervisor_holds_nothing_of_the_runner(pods) -> None:
     """A runner's locks and sockets must end with it, though a pod it launched lives on."""
     held = os.open(pods.folder / "runner.lock", os.O_CREAT | os.O_RDWR)
-    pod = pods.start("echo up > $J/up; sleep 1000")
+    pod = pods.start("echo up > $J/up; exec sleep 1000")
     pods.wait_for("up")
+    _await_sleep(pods, 1)
     os.close(held)
     for pid in pods.pids(pod).values():
         assert str(pods.folder / "runner.lock") not in _open_files(pid)
