@@ -7,6 +7,7 @@ with learner.session() as job:
     ...
 """
 
-from .session import Halted, Session, session
+from .errors import PeerLost
+from .session import Halted, Session, run, session
 
-__all__ = ["Halted", "Session", "session"]
+__all__ = ["Halted", "PeerLost", "Session", "run", "session"]

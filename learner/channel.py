@@ -29,19 +29,24 @@ Record = Tuple[int, float, Dict[str, Any]]  # step, unix seconds, metrics
 class Channel:
     """`world` is what the agent said last about this learner's place; `halt` is true once it asked for a halt."""
 
-    def __init__(self, address: str, patience: float = PATIENCE) -> None:
-        """Joins. Raises OSError where no agent answers within `patience` seconds."""
+    def __init__(self, address: str, follows: bool = False, patience: float = PATIENCE) -> None:
+        """Joins; `follows`: it will go on in another world. Raises OSError where no agent answers within `patience`
+        seconds."""
         self.world: Dict[str, Any] = {}
         self.halt = False
+        self.broken = False  # the world is over, and the next has not been announced
+        self._descriptors: List[int] = []  # that the agent has handed over
         self._records: List[Record] = []
         self._of: Optional[int] = None
         self._incoming = b""
         self._outgoing = bytearray()
         self._lock = threading.Lock()  # a commit is told from the thread that persisted it
+        self._hearing = threading.Lock()  # a collective that waits hears from a thread of its own
         self._flushed = self._looked = float("-inf")
         deadline = time.monotonic() + patience
         self._socket: Optional[socket.socket] = _connect(address, deadline)
-        self.tell({"type": contract.HELLO, "pid": os.getpid(), "version": VERSION})
+        more = {"follows": True} if follows else {}
+        self.tell({"type": contract.HELLO, "pid": os.getpid(), "version": VERSION, **more})
         while not self.world:
             if self._socket is None:
                 raise ConnectionError("it closed the connection")
@@ -66,6 +71,25 @@ class Channel:
             self._looked = now
             self._receive()
         return self.halt
+
+    def look(self) -> None:
+        """Hears what the agent has sent."""
+        self._receive()
+
+    def wait(self, seconds: float) -> None:
+        """Waits until the agent has said something. Raises ConnectionError where it is gone."""
+        if self._socket is not None:
+            _ready(self._socket, select.POLLIN, seconds)
+        self._receive()
+        if self._socket is None:
+            raise ConnectionError("the agent is gone")
+
+    def listener(self) -> socket.socket:
+        """The socket at which other learners find this one. Raises ConnectionError."""
+        self.tell({"type": contract.LISTENER})
+        while not self._descriptors:
+            self.wait(PATIENCE)
+        return socket.socket(fileno=self._descriptors.pop(0))
 
     def tell(self, message: Dict[str, Any]) -> None:
         """Sends a message, after what is still waiting to be sent."""
@@ -117,9 +141,17 @@ class Channel:
                 self._hang_up()
 
     def _receive(self) -> None:
+        if self._hearing.acquire(blocking=False):
+            try:
+                self._read()
+            finally:
+                self._hearing.release()
+
+    def _read(self) -> None:
         while self._socket is not None:
             try:
-                data = self._socket.recv(1 << 16)
+                data, descriptors, _, _ = socket.recv_fds(self._socket, 1 << 16, 1)
+                self._descriptors += descriptors
             except BlockingIOError:
                 return
             except OSError:
@@ -141,7 +173,9 @@ class Channel:
         if kind == contract.HALT:
             self.halt = True
         elif kind == contract.WORLD:
-            self.world = message
+            self.world, self.broken = message, False
+        elif kind == contract.BREAK:
+            self.broken = True
 
     def _hang_up(self) -> None:
         if self._socket is not None:

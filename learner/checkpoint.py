@@ -110,6 +110,22 @@ def restore(folder: str, warn: Callable[[str], None]) -> Optional[Tuple[Checkpoi
     return None
 
 
+def restore_at(folder: str, step: int) -> Optional[Tuple[Checkpoint, Any]]:
+    """The checkpoint of `step`, with its state, and forgets those of later steps: the world has gone back to it.
+
+    None for a negative step, which is the beginning. Raises OSError, DamagedError, and FileNotFoundError for none.
+    """
+    found = None
+    for checkpoint in committed(folder):
+        if checkpoint.step == step:
+            found = found or checkpoint
+        elif checkpoint.step > step:
+            _forget(checkpoint.path)
+    if found is None and step >= 0:
+        raise FileNotFoundError(f"there is no checkpoint of step {step} in {folder}, from which the others go on")
+    return (found, load(found)) if found is not None else None
+
+
 def write(folder: str, step: int, document: bytes, contents: Sequence[Any], **about: Any) -> Checkpoint:
     """Commits a checkpoint; it is durable on return. `about` goes into the marker (generation, epoch, world_size).
 
@@ -163,11 +179,15 @@ def prune(folder: str, keep: int) -> None:
     for _, path in _step_folders(folder):
         with contextlib.suppress(OSError):
             if path in removable or (path not in spared and _is_leftover(path)):
-                with _opened_folder(path) as descriptor:
-                    with contextlib.suppress(FileNotFoundError):  # the marker first: a part is never committed
-                        os.rename(COMMITTED, UNFINISHED, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-                    _unlink(descriptor, (*OURS, UNFINISHED))
-                _remove_folder(path)
+                _forget(path)
+
+
+def _forget(path: str) -> None:
+    with _opened_folder(path) as descriptor:
+        with contextlib.suppress(FileNotFoundError):  # the marker first: a part is never committed
+            os.rename(COMMITTED, UNFINISHED, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        _unlink(descriptor, (*OURS, UNFINISHED))
+    _remove_folder(path)
 
 
 def _is_leftover(path: str) -> bool:

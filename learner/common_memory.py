@@ -18,7 +18,7 @@ from typing import Callable, Dict, List
 
 import numpy as np
 
-from .rendezvous import PeerLost
+from .errors import PeerLost
 
 SPIN = 1e-4  # seconds that a rank looks again and again before it sleeps
 LOOK_EVERY = 500  # milliseconds

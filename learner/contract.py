@@ -114,9 +114,11 @@ KILL_GRACE = 30.0  # beyond halt_grace, for the pod
 # --- messages: JSON objects, one a line -------------------------------------------------------------------------------
 MAX_FRAME = 1 << 16
 JOIN, WELCOME, REFUSED, FINISHED, WORLD = "join", "welcome", "refused", "finished", "world"
+BREAK, RESTARTED = "break", "restarted"  # a world is over; a learner's command starts again
 HEARTBEAT, CHECKPOINTED, DONE, RELEASED = "heartbeat", "checkpointed", "done", "released"
 FAILED, VERDICT, HALT, COMPLETE, END = "failed", "verdict", "halt", "complete", "end"
 STEP, HELLO, HALTED = "step", "hello", "halted"  # between learner library and agent
+LISTENER, RESTORED = "listener", "restored"
 
 # --- the local engine's control folder (mounted at CONTROL_DIR into pods that hold the cluster token) -----------------
 CONTROL_WORKFLOW = "workflow.json"  # apiVersion, kind, metadata, spec; replaced atomically, under the job's lock

@@ -11,8 +11,9 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .rendezvous import LOOK_EVERY, PeerLost, Place, admit, connect
-from .ring import OPERATIONS, Mismatch, Ring
+from .errors import Mismatch, PeerLost
+from .rendezvous import LOOK_EVERY, Place, admit, connect
+from .ring import OPERATIONS, Ring
 from .shared import Shared
 
 __all__ = ["Mismatch", "Overlay", "PeerLost", "Pending", "Place"]
@@ -43,11 +44,12 @@ class Overlay:
         self,
         place: Place,
         addresses: Sequence[Tuple[str, int]],
-        listener: socket.socket,
+        listener: Optional[socket.socket] = None,
         look: Callable[[], None] = lambda: None,
         shared_memory: bool = True,
     ) -> None:
-        """Meets the others: `addresses` are those of all ranks, `listener` is a socket that listens at the own one.
+        """Meets the others: `addresses` are those of all ranks, `listener` is a socket that listens at the own one. One
+        alone needs none.
 
         `look` is called twice a second while this or a collective waits for others, and may raise what is to end it.
         Without `shared_memory` it is TCP on one machine, too.
@@ -58,7 +60,7 @@ class Overlay:
         self._worker: Optional[ThreadPoolExecutor] = None
         self._last: Optional[Future[None]] = None
         self._error: Optional[BaseException] = None
-        if self.size > 1:
+        if self.size > 1 and listener is not None:
             self._ring = _ring(place, addresses, listener, look)
             try:
                 if shared_memory:
@@ -231,8 +233,8 @@ def _shared(place: Place, ring: Ring, look: Callable[[], None]) -> Optional[Shar
         ring.barrier()
         try:
             for lower in range(ring.rank):
-                links[lower] = connect(place, lower, names[lower], look)
-            links.update(admit(place, listener, range(ring.rank + 1, ring.size), look))
+                links[lower] = connect(place, lower, names[lower], ring.look)
+            links.update(admit(place, listener, range(ring.rank + 1, ring.size), ring.look))
             return Shared(ring.rank, links, look)
         except BaseException:
             for link in links.values():

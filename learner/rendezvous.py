@@ -23,6 +23,8 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Collection, Dict, Optional, Tuple, Union
 
+from .errors import PeerLost
+
 _ABOUT = struct.Struct("!QII16s")
 _CHALLENGE, _MAC = 16, 32  # bytes
 _HELLO = _ABOUT.size + _MAC
@@ -30,10 +32,6 @@ HANDSHAKE_WITHIN = 5.0  # seconds
 STRANGERS_MOST = 64  # that are listened to at once
 TRY_FIRST, TRY_MOST = 0.01, 0.5  # seconds between two tries to connect
 LOOK_EVERY = 0.5  # seconds
-
-
-class PeerLost(ConnectionError):  # noqa: N818 (reads as the sentence it is)
-    """Another learner of the world is gone: this world is over."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ It flows: a block is sent on as soon as it has been received and added, no rank 
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import struct
@@ -14,7 +15,7 @@ from typing import Callable, List, Optional
 
 import numpy as np
 
-from .rendezvous import PeerLost
+from .errors import Mismatch, PeerLost
 
 BLOCK = 1 << 18  # bytes received before they are added: they are still in the processor's cache then
 SEND_MOST = 1 << 20  # bytes given to the kernel at a time: in between it is looked at what has come
@@ -22,10 +23,6 @@ LOOK_EVERY = 500  # milliseconds
 OPERATIONS = ("sum", "mean", "max")
 ALL_GATHER, BARRIER, BROADCAST = range(3, 6)  # after the all-reduces of OPERATIONS; a broadcast of rank r is + r
 _HEAD = struct.Struct("=QIIQ")  # what a collective begins with: its number, kind, type of elements, bytes
-
-
-class Mismatch(RuntimeError):  # noqa: N818
-    """The learners of a world did not call the same collectives with the same shapes in the same order."""
 
 
 def chunks(length: int, parts: int) -> List[slice]:
@@ -81,6 +78,18 @@ class Ring:
         """Returns when all ranks have called it. Raises PeerLost, Mismatch."""
         ones = [_bytes(np.zeros(1, np.uint8)) for _ in range(2 * self.size - 2)]
         self._flow(self._head(BARRIER, np.empty(0)), ones, [_Into(one) for one in ones], 1)
+
+    def look(self) -> None:
+        """Between two collectives: raises PeerLost where a neighbour is gone, or what the world's `look` raises."""
+        for connection in (self._following, self._previous):
+            with contextlib.suppress(BlockingIOError):
+                try:
+                    gone = not connection.recv(1, socket.MSG_PEEK)
+                except ConnectionError:
+                    gone = True
+                if gone:
+                    raise PeerLost("a neighbour in the ring is gone")
+        self._look()
 
     def close(self) -> None:
         self._following.close()

@@ -7,20 +7,25 @@ import operator
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, TypeVar, Union
 
 from . import contract
+from .errors import PeerLost
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:  # the rest is imported when a session begins: importing this library costs next to nothing
     from typing import Callable
 
     from .channel import Channel
+    from .overlay import Overlay
     from .saver import Saver
 
     State = Union[Dict[Any, Any], Callable[[], Dict[Any, Any]]]
 
 CHECKPOINT_DIR_ENV = "CHECKPOINT_DIR"
 BY_HAND = {"interval": 60.0, "keep": 3}  # a job's defaults
+NEXT_WORLD_WITHIN = 60.0  # seconds from the loss of another learner until the job's helper has noticed
 LONGEST_METRIC_NAME = 200  # characters
 
 
@@ -29,6 +34,24 @@ class Halted(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(contract.EXIT_AGAIN)
+
+
+def run(train: Callable[[Session], T]) -> T:
+    """Calls `train(job)` in a session, and returns what it returns.
+
+    For learners that train together: when one of them is lost, the others' next `step` or collective raises PeerLost.
+    They then wait, in the same process, until all are there again, and `train` is called anew: it restores the last
+    state that all have saved.
+    """
+    job = Session(follows=True)
+    try:
+        while True:
+            try:
+                return train(job)
+            except PeerLost as error:
+                job._renew(error)
+    finally:
+        job._close()
 
 
 @contextlib.contextmanager
@@ -53,7 +76,9 @@ class Session:
     size = 1
     generation = 0  # counts the worlds of the job
 
-    def __init__(self) -> None:
+    def __init__(self, follows: bool = False) -> None:
+        self._follows = follows  # it goes on from one world to the next
+        self._overlay: Optional[Overlay] = None
         self._channel: Optional[Channel] = None
         self._saver: Optional[Saver] = None
         self._halt = False
@@ -63,9 +88,7 @@ class Session:
         self._saved_at = time.monotonic()
         self._previous_handler: Any = None
         world = self._join()
-        self.rank = world.get("rank", 0)
-        self.size = world.get("size", 1)
-        self.generation = world.get("generation", 0)
+        self._enter(world)
         self._interval: Optional[float] = world.get("interval")
         self._steps: Optional[int] = world.get("steps") or None
         folder = world.get("checkpoint_dir") or os.environ.get(CHECKPOINT_DIR_ENV)
@@ -86,7 +109,12 @@ class Session:
             return None
         from . import checkpoint, saver
 
-        found = checkpoint.restore(self._saver.folder, saver.warn)
+        if self._begins is None:
+            found = checkpoint.restore(self._saver.folder, saver.warn)
+        else:
+            found = checkpoint.restore_at(self._saver.folder, self._begins)
+            if self._channel is not None:
+                self._channel.tell({"type": contract.RESTORED, "step": self._begins})
         if found is None:
             return None
         self._step = self._saved_step = found[0].step
@@ -109,6 +137,10 @@ class Session:
             channel.record(step, of, {name: _number(name, value) for name, value in metrics.items()}, now)
             if channel.halted(now):
                 self._halt = True
+            self._look()
+        if self._overlay is not None and self.size > 1:
+            self._step_together(self._overlay, state, now)
+            return
         if self._halt:
             self._leave(state)
         if state is None or self._saver is None or self._saver.busy:
@@ -121,6 +153,20 @@ class Session:
         elif not self._checked and not callable(state):
             self._checked = True  # a state that can't be saved is an error now, not at the first checkpoint
             self._saver.prepare(state, copies=self._interval is not None or self._steps is not None)
+
+    def overlay(self) -> Overlay:
+        """Collectives among the learners of this world, of one where this learner is on its own. Raises PeerLost."""
+        if self._overlay is None:
+            from .overlay import Overlay, Place
+
+            addresses = [(str(host), int(port)) for host, port in self._world.get("addresses") or [("", 0)]]
+            place = Place(self.rank, self.generation, bytes.fromhex(self._world.get("key") or ""))
+            if self._channel is None or len(addresses) == 1:
+                self._overlay = Overlay(place, addresses[:1])
+            else:
+                with self._channel.listener() as listener:
+                    self._overlay = Overlay(place, addresses, listener, self._look)
+        return self._overlay
 
     def save(self, state: State) -> bool:
         """Saves `state` now, as that of the last step. Returns whether it is on the disk; False outside a job.
@@ -140,12 +186,71 @@ class Session:
         from .channel import Channel
 
         try:
-            self._channel = Channel(address)
+            self._channel = Channel(address, self._follows)
         except OSError as error:
             # Nothing is trained yet, and without the agent's word a state could be saved in the wrong place.
             _say(f"no agent at {address} ({error}); asking for another attempt")
             raise SystemExit(contract.EXIT_AGAIN) from None
         return self._channel.world
+
+    def _step_together(self, overlay: Overlay, state: Optional[State], now: float) -> None:
+        """Halts and saves where the others do: a step at which not all have a state is none to go on from."""
+        import numpy as np
+
+        channel, saver = self._channel, self._saver
+        due = self.rank == 0 and state is not None and self._is_due(now)
+        hindered = saver is None or saver.busy or (channel is not None and due and not channel.reach())
+        wishes = np.array([self._halt, due, hindered], np.int32)
+        overlay.all_reduce(wishes, "max")
+        self._halt, due, hindered = (bool(wish) for wish in wishes)
+        if self._halt:
+            self._leave(state)
+        if due and not hindered and state is not None and saver is not None:
+            saver.snapshot(self._step, state() if callable(state) else state)
+            self._saved_at, self._saved_step = time.monotonic(), self._step
+
+    def _look(self) -> None:
+        """Raises PeerLost when this world is over."""
+        channel = self._channel
+        if channel is not None and self._follows:
+            channel.look()
+            if channel.broken or channel.world.get("generation") != self.generation:
+                raise PeerLost("another learner was lost")
+
+    def _renew(self, error: PeerLost) -> None:
+        """Waits for the next world. Raises `error` where there is none to come, Halted where the job is to halt."""
+        channel = self._channel
+        self._leave_overlay()
+        if channel is None or not channel.world.get("addresses"):
+            raise error
+        if self._saver is not None:
+            self._saver.finish()
+        deadline = time.monotonic() + NEXT_WORLD_WITHIN
+        while channel.world.get("generation") == self.generation:
+            channel.wait(0.5)
+            if channel.halt or self._halt:
+                _say("halted between two worlds")
+                channel.close({"type": contract.HALTED, "step": self._step})
+                raise Halted
+            if not channel.broken and time.monotonic() > deadline:
+                raise error
+        self._enter(channel.world)
+        _say(f"another learner was lost ({error}); going on in generation {self.generation}")
+
+    def _enter(self, world: Dict[str, Any]) -> None:
+        self._world = world
+        self.rank = world.get("rank", 0)
+        self.size = world.get("size", 1)
+        self.generation = world.get("generation", 0)
+        self._begins: Optional[int] = world.get("step")  # the step that all go on from; None: the own last one
+        if self._saver is not None:
+            self._saver.about.update(generation=self.generation, world_size=self.size)
+            self._saved_at = time.monotonic()
+
+    def _leave_overlay(self) -> None:
+        if self._overlay is not None:
+            self._overlay.close()
+            self._overlay = None
 
     def _is_due(self, now: float) -> bool:
         if self._interval is not None and now - self._saved_at >= self._interval:
@@ -172,6 +277,7 @@ class Session:
             self._channel.tell({"type": contract.CHECKPOINTED, "step": step})
 
     def _close(self) -> None:
+        self._leave_overlay()
         if self._saver is not None:
             self._saver.finish()
         if self._channel is not None:

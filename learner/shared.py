@@ -9,7 +9,8 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from .common_memory import BEGIN, CommonMemory
-from .ring import ALL_GATHER, BARRIER, BROADCAST, OPERATIONS, Mismatch, chunks, said, type_code
+from .errors import Mismatch
+from .ring import ALL_GATHER, BARRIER, BROADCAST, OPERATIONS, chunks, said, type_code
 
 SLOT = 1 << 20  # bytes of an array of its own that a rank shows the others at a time
 SLOTS = 3  # one is filled, one added up, one emptied: so one meeting a round is enough

@@ -20,6 +20,7 @@ import uuid
 from typing import Any
 
 from ..learner import contract
+from ..learner.checkpoint import committed
 from . import exits
 from .channel import Message
 from .command import Command
@@ -36,6 +37,8 @@ HALTED_PAUSE = 2.0  # seconds a script that has halted gets to end by itself
 LEAVE_GRACE = 30.0  # seconds a command gets when the job has ended without it
 ANSWER_WITHIN = 15.0  # seconds a halting agent waits to hear what its outcome is worth
 READABLE_EVERY = 15.0  # seconds between two looks at the modes of what the command has written
+STILL_MOST = 30.0  # seconds that a command may be stopped while other learners wait for it
+STILL_LOOK = 2.0
 LONG_RUN = 60.0  # seconds: a command that lived that long was not killed within moments of its start
 
 
@@ -58,6 +61,11 @@ class Agent:
             "address": os.environ.get(contract.POD_IP_ENV) or "127.0.0.1",
             "port": self._port,
         }
+        self._together = spec.distribution != "none"
+        self._door: socket.socket | None = None
+        if self._together:
+            self._door = _listener(str(join["address"]))
+            join["data"] = self._door.getsockname()[1]
         now = time.monotonic()
         self._link = Link(address_file(), join, now)
         self._selector = selectors.DefaultSelector()
@@ -66,6 +74,11 @@ class Agent:
         self._command: Command | None = None
         self._memory = MemoryCgroup()
         self._world: Message | None = None
+        self._generation = 0  # of the world in which the command was started, or went on
+        self._broken = False  # that world is over, and the next has not been announced
+        self._still_since: float | None = None  # since when the command stands still
+        self._still_look = 0.0
+        self._renewing: float | None = None  # deadline of a command that can't go on in another world by itself
         self._exit: int | None = None
         self._halting: float | None = None  # deadline
         self._halted_at: float | None = None
@@ -79,7 +92,11 @@ class Agent:
         self._terminated = self._said_shell = False
         own = os.path.join(contract.path(contract.LOG_DIR), contract.learner_name(index))
         self._output = Output(own, job_id, contract.learner_name(index), _extractor(spec))
-        self._script = Script(self._run_dir, self._selector, self._output, self._place, self._committed)
+        self._script = Script(
+            self._run_dir, self._selector, self._output, self._place, self._committed, self._restored, self._door
+        )
+        newest = committed(self._checkpoint_dir()) if self._together else []
+        self._checkpoint = newest[0].step if newest else -1
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -132,6 +149,8 @@ class Agent:
 
     def _status(self) -> Message:
         said = {"step": self._output.step, "of": self._script.of, "metrics": self._output.numbers}
+        if self._together:
+            said |= {"generation": 0 if self._broken else self._generation, "checkpoint": self._checkpoint}
         return {"running": self._command is not None, **said}
 
     def _timeout(self) -> float:
@@ -168,9 +187,10 @@ class Agent:
             if self._pending is not None:
                 self._link.send(self._pending[0], now)
         elif kind == contract.WORLD:
-            self._world = message
-            if self._command is None and self._pending is None and self._restart_at is None and not self._ending:
-                self._start(now)
+            self._enter(message, now)
+        elif kind == contract.BREAK:
+            self._broken = True
+            self._script.end_world()
         elif kind == contract.HALT:
             self._halt("the job is halted", now)
         elif kind == contract.RELEASED:
@@ -187,6 +207,25 @@ class Agent:
                 self._leave(contract.EXIT_AGAIN, "a later attempt of this learner is running", now)
             else:
                 self._link.drop(now)
+
+    def _enter(self, world: Message, now: float) -> None:
+        """Starts the command in `world`, or lets it go on there."""
+        renewed = self._world is not None and world.get("generation") != self._world.get("generation")
+        self._world, self._broken = world, False
+        if self._ending:
+            return
+        if self._command is None:
+            if renewed and self._together:
+                self._pending = None  # what it had done, or what had become of it, was in a world that is over
+            if self._pending is None and self._restart_at is None:
+                self._start(now)
+        elif renewed and self._together:
+            if self._script.renew():
+                self._generation = int(world.get("generation", 0))
+            elif self._renewing is None:
+                self._output.say("the learners begin anew from their last checkpoint: the command is started again")
+                self._renewing = now + min(LEAVE_GRACE, self.spec.halt_grace)
+                self._command.signal(signal.SIGTERM)
 
     @property
     def _ending(self) -> bool:
@@ -243,7 +282,10 @@ class Agent:
 
     def _run_command(self) -> Command:
         """Raises OSError."""
-        place = Place(self.index, *self._master(), self._script.path, copy_library(self._run_dir))
+        assert self._world is not None
+        rank, size = int(self._world.get("rank", self.index)), int(self._world.get("size", self.spec.learners))
+        self._generation = int(self._world.get("generation", 0))
+        place = Place(self.index, rank, size, *self._master(), self._script.path, copy_library(self._run_dir))
         environment = learner_environment(self.spec, self.job_id, place, given(), self._secret)
         if python := os.environ.get(contract.PYTHON_ENV):
             environment["PATH"] = chosen_python(self._run_dir, python, environment.get("PATH", ""))
@@ -257,10 +299,10 @@ class Agent:
         return Command(self.spec.command, environment, environment["MODEL_DIR"], self._run_dir, self._output.write)
 
     def _master(self) -> tuple[str, int]:
-        """Where learner 1 is: its name if that resolves, else the address it joined with."""
+        """Where the first learner is: its name if that resolves, else the address it joined with."""
         assert self._world is not None
         master = self._world.get("master") or {}
-        name = f"{self.job_id}-0.{self.job_id}"
+        name = f"{self.job_id}-{master.get('index', 0)}.{self.job_id}"
         port = master.get("port") or self._port
         with contextlib.suppress(OSError, UnicodeError):
             socket.getaddrinfo(name, port)
@@ -281,14 +323,15 @@ class Agent:
         if status is not None:
             self._ended(command, status, now)
             return
-        deadline = self._leaving[1] if self._leaving else self._halting
+        deadline = self._leaving[1] if self._leaving else self._halting if self._halting else self._renewing
         if deadline is None:
             self._keep_readable(now)
+            self._keep_moving(command, now)
             return
         if now >= deadline:
             self._signalled = True
             command.signal(signal.SIGKILL)
-        elif not self._signalled and self._leaving is None:
+        elif not self._signalled and self._halting is not None and self._leaving is None:
             if self._script.halting:
                 self._halted_at = None
             elif self._script.halted:
@@ -300,6 +343,25 @@ class Agent:
                 self._signalled = True
                 command.signal(signal.SIGTERM)
 
+    @property
+    def _may_start(self) -> bool:
+        """Where learners train together, what was killed has ended the world: it starts again in the next one."""
+        return not self._together or (self._world or {}).get("generation") != self._generation
+
+    def _keep_moving(self, command: Command, now: float) -> None:
+        """A command that is stopped keeps those waiting that train with it: not for ever."""
+        if not self._together or now < self._still_look:
+            return
+        self._still_look = now + STILL_LOOK
+        if not command.stands_still():
+            self._still_since = None
+        elif self._still_since is None:
+            self._still_since = now
+        elif now - self._still_since > STILL_MOST:
+            self._still_since = None
+            self._output.say(f"the command was stopped {STILL_MOST:.0f} s ago, and the other learners wait for it")
+            command.signal(signal.SIGKILL)
+
     def _follow_nothing(self, now: float) -> None:
         if self._leaving is not None:
             self._exit = self._leaving[0]
@@ -309,7 +371,7 @@ class Agent:
                 self._exit = contract.EXIT_AGAIN
         elif self._halting is not None:
             self._exit = contract.EXIT_AGAIN
-        elif self._restart_at is not None and now >= self._restart_at:
+        elif self._restart_at is not None and now >= self._restart_at and self._may_start:
             self._start(now)
 
     def _ended(self, command: Command, status: int, now: float) -> None:
@@ -324,6 +386,10 @@ class Agent:
         self._make_readable()
         if self._leaving is not None:
             return
+        if self._renewing is not None and self._halting is None:
+            self._renewing, self._signalled = None, False
+            self._start(now)
+            return
         progressed = self._script.checkpointed or self._fingerprint() != self._files
         if progressed or now - command.started > LONG_RUN:
             self._restarts = 0
@@ -332,7 +398,7 @@ class Agent:
         what, reason = exits.judge(ending)
         code = exits.exit_code(status)
         if what is exits.Next.DONE:
-            self._report({"type": contract.DONE}, now)
+            self._report({"type": contract.DONE, "generation": self._generation}, now)
         elif what is exits.Next.HALTED:
             self._exit = contract.EXIT_AGAIN
         elif what is exits.Next.RESTART:
@@ -340,6 +406,7 @@ class Agent:
             self._output.say(f"the command was killed (exit code {code}), not by us: it is started again")
             self._restarts += 1
             self._restart_at = now + pause
+            self._link.send({"type": contract.RESTARTED}, now)
         else:
             limit = self._memory.limit() or self.spec.memory
             failure = {"reason": reason, "code": code, "limit": limit, "progressed": progressed}
@@ -377,11 +444,11 @@ class Agent:
     def _place(self) -> Message:
         """What a session is told. Without a `distribution` each learner is a world of its own."""
         assert self._world is not None
+        own = {name: self._world.get(name) for name in ("rank", "size", "addresses", "key", "step")}
         return {
             "type": contract.WORLD,
             "generation": self._world.get("generation", 0),
-            "rank": 0,
-            "size": 1,
+            **(own if self._together else {"rank": 0, "size": 1}),
             "checkpoint_dir": self._checkpoint_dir(),
             "interval": self.spec.checkpoint_interval,
             "steps": self.spec.checkpoint_steps,
@@ -392,8 +459,14 @@ class Agent:
         }
 
     def _committed(self, step: int) -> None:
+        self._checkpoint = step
         make_readable(os.path.join(self._checkpoint_dir(), f"step-{step}"))
         self._link.send({"type": contract.CHECKPOINTED, "step": step}, time.monotonic())
+
+    def _restored(self, step: int) -> None:
+        if self._together:
+            self._checkpoint = step
+            self._link.send({"type": contract.HEARTBEAT, **self._status()}, time.monotonic())
 
     def _checkpoint_dir(self) -> str:
         folder = contract.path(contract.CHECKPOINT_DIR)
@@ -422,6 +495,11 @@ class Agent:
         for folder in (self.spec.result_dir(self.job_id), contract.path(contract.CHECKPOINT_DIR)):
             make_readable(folder)
         make_readable(contract.path(contract.LOG_DIR))
+
+
+def _listener(address: str) -> socket.socket:
+    """Where the other learners of a world find this one, whichever process of its command asks for it."""
+    return socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
 
 
 def _extractor(spec: contract.JobSpec) -> Extractor | None:

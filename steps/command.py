@@ -63,6 +63,10 @@ class Command:
         """The exit status, negative for a signal, or None while it runs."""
         return self._process.poll()
 
+    def stands_still(self) -> bool:
+        """Whether someone has stopped it (SIGSTOP), or a part of it."""
+        return any(group == self._process.pid and state == b"T" for state, _, group in _processes().values())
+
     def signal(self, number: signal.Signals) -> None:
         """To the command's whole group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -104,10 +108,15 @@ def _arguments(text: str, scratch: str) -> list[str]:
 
 def _children() -> list[int]:
     """Processes whose parent is this one."""
-    own, found = os.getpid(), []
+    return [pid for pid, (_, parent, _) in _processes().items() if parent == os.getpid()]
+
+
+def _processes() -> dict[int, tuple[bytes, int, int]]:
+    """State, parent and group of each process that can be seen."""
+    found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stream:
-                if int(stream.read().rpartition(b")")[2].split()[1]) == own:
-                    found.append(int(name))
+                state, parent, group = stream.read().rpartition(b")")[2].split()[:3]
+                found[int(name)] = state, int(parent), int(group)
     return found

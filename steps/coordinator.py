@@ -7,7 +7,7 @@ to be carried out in order: a `Record` is durable before the `Send` behind it te
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from typing import Any
 
 from ..learner import contract
@@ -16,31 +16,14 @@ from ..learner.waiting import judge as judge_waiting
 from .channel import Message
 from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship, Stop
 from .journal import State
+from .members import Member, checkpoint_of, count, is_number, member_of
 from .verdict import OUT_OF_MEMORY, judge, size
 from .view import Snapshot
+from .worlds import Worlds, recorded
 
 FIRST_GRACE = 30.0  # seconds the others have once the first learner is done, where that completes the job
 HALT_MARGIN = 10.0  # seconds beyond halt_grace that a halt waits for learners
 RUNNING_RECORDED = 10.0  # seconds of running between two records of it
-
-
-@dataclass
-class Member:
-    """A learner that has joined since this helper started."""
-
-    index: int
-    incarnation: str
-    attempt: int
-    address: str
-    port: int
-    conn: int | None = None
-    heard: float = 0.0
-    lost: float = 0.0
-    running: bool = False
-    leaving: bool = False  # it said, or was told, that it ends
-    step: int | None = None
-    of: int | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
 
 
 class Coordinator:
@@ -49,7 +32,7 @@ class Coordinator:
     def __init__(self, spec: contract.JobSpec, job_id: str, token: str, epoch: int, state: State, now: float) -> None:
         self.spec, self.job_id, self.epoch, self.state = spec, job_id, epoch, state
         self.members: dict[int, Member] = {}
-        self.formed = False
+        self.worlds = Worlds(spec, job_id, token, state, self.members)
         self.halting: float | None = None  # since when
         self.snapshot = Snapshot()
         self._token = token.encode()
@@ -61,6 +44,11 @@ class Coordinator:
         self._complete_at: float | None = None
         if state.completed:
             self._complete_at = now + self._grace()
+
+    @property
+    def formed(self) -> bool:
+        """The learners are at work."""
+        return self.worlds.formed
 
     @property
     def over(self) -> bool:
@@ -131,7 +119,7 @@ class Coordinator:
             yield Send(conn, {"type": contract.REFUSED, "reason": "wrong token"})
             yield Close(conn, "wrong token")
             return
-        member = _member(message, self.spec.learners)
+        member = member_of(message, self.spec.learners)
         if member is None:
             yield Send(conn, {"type": contract.REFUSED, "reason": "no such member"})
             yield Close(conn, "no such member")
@@ -163,63 +151,71 @@ class Coordinator:
             yield from self._dismiss(member)
         elif self.halting is not None:
             yield Send(conn, {"type": contract.HALT})
-        elif self.formed:
-            yield Send(conn, self._world(member))
         else:
+            if old is not None and old.incarnation != member.incarnation:
+                yield from self.worlds.end()
+            if self.formed:
+                yield Send(conn, self.worlds.message(member))
             yield from self._form()
 
     def _form(self) -> Effects:
-        """Announces the world once all that are needed are there."""
-        needed = [index for index in range(self.spec.learners) if index not in self.state.done]
-        present = [self.members[i] for i in needed if i in self.members and self.members[i].conn is not None]
-        if len(present) < len(needed) or self.over or self.halting is not None:
-            return
-        self.formed = True
-        if not all(member.running for member in present):
-            yield self._record({"kind": "world", "generation": self.state.generation + 1})
-        for member in present:
-            if member.conn is not None:
-                yield Send(member.conn, self._world(member))
-
-    def _world(self, member: Member) -> Message:
-        first = self.members.get(0)
-        return {
-            "type": contract.WORLD,
-            "generation": self.state.generation,
-            "rank": member.index,
-            "size": self.spec.learners,
-            "members": [{"index": m.index, "address": m.address} for _, m in sorted(self.members.items())],
-            "master": {"address": first.address if first else "", "port": first.port if first else 0},
-        }
+        if not self.over and self.halting is None:
+            yield from self.worlds.form()
 
     def _handle(self, member: Member, conn: int, message: Message, now: float) -> Effects:
         kind = message["type"]
         if kind == contract.HEARTBEAT:
             member.running = message.get("running") is True
-            member.step, member.of = _count(message.get("step"), member.step), _count(message.get("of"), member.of)
+            member.generation = count(message.get("generation"), None) or member.generation
+            member.checkpoint = checkpoint_of(message, member.checkpoint)
+            member.step, member.of = count(message.get("step"), member.step), count(message.get("of"), member.of)
             if isinstance(message.get("metrics"), dict):
-                member.metrics = {name: value for name, value in message["metrics"].items() if _is_number(value)}
+                member.metrics = {name: value for name, value in message["metrics"].items() if is_number(value)}
             yield Send(conn, {"type": contract.HEARTBEAT, "epoch": self.epoch})
         elif kind == contract.CHECKPOINTED:
-            step = _count(message.get("step"), None)
+            step = count(message.get("step"), None)
             if step is not None and step > self.state.checkpoints.get(member.index, -1):
-                yield self._record({"kind": "checkpoint", "index": member.index, "step": step})
+                yield recorded(self.state, {"kind": "checkpoint", "index": member.index, "step": step})
+            member.checkpoint = member.checkpoint if step is None else step
             yield Ship()
+        elif kind == contract.RESTARTED:
+            member.running = False
+            yield from self.worlds.end()
+            yield from self._form()
         elif kind == contract.HALTED:
-            member.leaving, member.step = True, _count(message.get("step"), member.step)
+            member.leaving, member.step = True, count(message.get("step"), member.step)
+        elif kind == contract.DONE and self.worlds.together and not self.over:
+            yield from self._finished(member, message, now)
         elif kind == contract.DONE:
             yield from self._done(member, conn, now)
         elif kind == contract.FAILED:
             if self.state.completed or (self.state.ended and member.index not in self.state.failed):
                 yield from self._dismiss(member)
+            elif self.worlds.together and member.index not in self.state.failed:
+                self.worlds.hold(member, message, now)
             else:
                 yield from self._failed(member, message)
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
+    def _finished(self, member: Member, message: Message, now: float) -> Effects:
+        """Has done its work in this world: nobody leaves before all have, since one that is lost takes all back."""
+        finished = self.worlds.finish(member, message)
+        if not self._enough([*self.state.done, *finished]):
+            return
+        for index in sorted(finished):
+            yield recorded(self.state, {"kind": "done", "index": index})
+        yield from self._settle(now)
+        for index in sorted(finished):
+            one = self.members[index]
+            one.leaving = True
+            if one.conn is not None:
+                yield Send(one.conn, {"type": contract.RELEASED})
+        yield from self._complete(now)
+
     def _done(self, member: Member, conn: int, now: float) -> Effects:
         if member.index not in self.state.done:
-            yield self._record({"kind": "done", "index": member.index})
+            yield recorded(self.state, {"kind": "done", "index": member.index})
         yield from self._settle(now)
         member.leaving = True
         yield Send(conn, {"type": contract.RELEASED})
@@ -227,12 +223,14 @@ class Coordinator:
 
     def _settle(self, now: float) -> Effects:
         """Decides whether those that are done complete the job."""
-        policy, done = self.spec.completion, self.state.done
-        enough = len(done) == self.spec.learners or (policy == "master" and 0 in done) or (policy == "first" and done)
-        if enough and not self.over:
+        if self._enough(self.state.done) and not self.over:
             yield self._running_record()
-            yield self._record({"kind": "completed"})
+            yield recorded(self.state, {"kind": "completed"})
             self._complete_at = now + self._grace()
+
+    def _enough(self, done: Collection[int]) -> bool:
+        first = 1 if self.spec.completion == "first" else self.spec.learners
+        return len(done) >= first or (self.spec.completion == "master" and 0 in done)
 
     def _grace(self) -> float:
         return FIRST_GRACE if self.spec.completion == "first" else 0.0
@@ -251,7 +249,7 @@ class Coordinator:
         if verdict.reason:
             yield from self._end(verdict.record, but=member)
         else:
-            yield self._record(verdict.record)
+            yield recorded(self.state, verdict.record)
         yield from self._verdict(member, verdict.code)
 
     def _verdict(self, member: Member, code: int) -> Effects:
@@ -263,7 +261,7 @@ class Coordinator:
         if self.over:
             return
         yield self._running_record()
-        yield self._record(record)
+        yield recorded(self.state, record)
         yield Annotate({contract.ANNOTATION_REASON: self.state.ended})
         for member in self.members.values():
             if member is not but and member.conn is not None and not member.leaving:
@@ -279,7 +277,7 @@ class Coordinator:
     def _seen(self, snapshot: Snapshot, now: float) -> Effects:
         for index, phase in snapshot.learners.items():
             if phase == "Succeeded" and index not in self.state.done and index < self.spec.learners and not self.over:
-                yield self._record({"kind": "done", "index": index})
+                yield recorded(self.state, {"kind": "done", "index": index})
                 yield from self._settle(now)
                 if not self.formed:
                     yield from self._form()
@@ -303,7 +301,8 @@ class Coordinator:
         if snapshot.stop:
             yield from self._end({"kind": "ended", "reason": "stopped"})
         if snapshot.suspended and self.halting is None and not self.over:
-            self.halting, self.formed = now, False
+            self.halting = now
+            self.worlds.leave()
             yield self._running_record()
             yield Mark()
             for member in self.members.values():
@@ -338,6 +337,7 @@ class Coordinator:
                 conn = member.conn
                 self.disconnected(conn, now)
                 yield Close(conn, "nothing was heard of it")
+        yield from self._follow_world(now)
         if self.formed and not self.over and self.halting is None and any(m.running for m in self.members.values()):
             self.state.running += passed
             if now - self._recorded >= RUNNING_RECORDED:
@@ -353,6 +353,21 @@ class Coordinator:
             yield Stop({contract.ANNOTATION_REASON: reason})
         yield from self._complete(now)
 
+    def _follow_world(self, now: float) -> Effects:
+        """Of those that train together: the loss of one, and failures that have no such cause."""
+        if not self.worlds.together or not self.formed or self.over:
+            return
+        known = [self.members[index] for index in self.worlds.needed if index in self.members]
+        if any(self._gone(member, now) for member in known):
+            yield from self.worlds.end()
+            yield from self._form()
+            return
+        for member, message in self.worlds.due(now):
+            yield from self._failed(member, message)
+            if not self.over:
+                yield from self.worlds.end()
+            return
+
     def _gone(self, member: Member, now: float) -> bool:
         if member.conn is not None:
             return False
@@ -361,37 +376,7 @@ class Coordinator:
         return ended or now - member.lost > contract.RECONNECT_WINDOW
 
     def _running_record(self) -> Record:
-        return self._record({"kind": "running", "seconds": round(self.state.running, 3)})
-
-    def _record(self, record: dict[str, Any]) -> Record:
-        self.state.apply(record)
-        return Record(record)
+        return recorded(self.state, {"kind": "running", "seconds": round(self.state.running, 3)})
 
     def _member(self, conn: int) -> Member | None:
         return next((member for member in self.members.values() if member.conn == conn), None)
-
-
-def _member(message: Message, learners: int) -> Member | None:
-    """The member that a JOIN speaks of; None if there can be no such."""
-    index, attempt, incarnation = message.get("index"), message.get("attempt"), message.get("incarnation")
-    if message.get("role") != "learner" or not isinstance(incarnation, str):
-        return None
-    if not isinstance(index, int) or not 0 <= index < learners or not isinstance(attempt, int):
-        return None
-    port = _count(message.get("port"), 0) or 0
-    member = Member(index, incarnation, attempt, str(message.get("address", "")), port)
-    member.running = message.get("running") is True
-    member.step, member.of = _count(message.get("step"), None), _count(message.get("of"), None)
-    return member
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and -1e308 < value < 1e308  # neither nan nor infinite nor beyond a float
-
-
-def _count(value: Any, otherwise: int | None) -> int | None:
-    return value if _is_count(value) else otherwise

@@ -17,9 +17,11 @@ _VALUE_MOST = 120_000  # bytes; the kernel takes 128 KiB for one string
 
 @dataclass(frozen=True)
 class Place:
-    """Where a learner stands: `index` from 0, the address and port at which learner 1 can be met."""
+    """Where a learner stands: `index` from 0, the address and port at which the first one can be met."""
 
     index: int
+    rank: int  # among those that train together
+    size: int
     master_address: str
     master_port: int
     socket: str  # the agent's
@@ -69,8 +71,8 @@ def learner_environment(
         "DOWNWARD_API_POD_NAMESPACE": base.get("DOWNWARD_API_POD_NAMESPACE") or "default",
         "MASTER_ADDR": place.master_address,
         "MASTER_PORT": str(place.master_port),
-        "RANK": str(place.index),
-        "WORLD_SIZE": str(spec.learners),
+        "RANK": str(place.rank),
+        "WORLD_SIZE": str(place.size),
         "LOCAL_RANK": "0",
         "PYTHONPATH": ":".join(part for part in (place.library, model_dir, user.get("PYTHONPATH", "")) if part),
         contract.AGENT_SOCKET_ENV: place.socket,

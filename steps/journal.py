@@ -24,6 +24,7 @@ class State:
     """What must last. Learners by index, times in seconds of running."""
 
     generation: int = 0
+    step: int = -1  # which the learners of this generation that train together go on from; -1: from the beginning
     done: list[int] = field(default_factory=list)
     failed: dict[int, int] = field(default_factory=dict)  # final failures: index -> exit code of its agent
     granted: dict[int, int] = field(default_factory=dict)  # restarts granted to the user's own failures
@@ -38,7 +39,7 @@ class State:
         """Changes the state as `record` says; one of an unknown kind changes nothing."""
         kind, index = record.get("kind"), int(record.get("index", -1))
         if kind == "world":
-            self.generation = int(record["generation"])
+            self.generation, self.step = int(record["generation"]), int(record.get("step", -1))
         elif kind == "done" and index not in self.done:
             self.done.append(index)
         elif kind == "granted":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+import socket
 import time
 from collections.abc import Callable
 
@@ -16,7 +17,8 @@ from .sessions import Sessions
 class Script:
     """`halted`: a script has carried out a halt; `checkpointed`: one has committed a checkpoint; `of`: steps in all.
 
-    `place` makes what a script is told when it begins, `committed` hears of each checkpoint.
+    `place` makes what a script is told when it begins, `committed` hears of each checkpoint, `restored` of the step to
+    which a script has gone back. `door` is where other learners find this one: who trains with them asks for it.
     """
 
     def __init__(
@@ -26,10 +28,13 @@ class Script:
         output: Output,
         place: Callable[[], Message],
         committed: Callable[[int], None],
+        restored: Callable[[int], None],
+        door: socket.socket | None = None,
     ) -> None:
         self._sessions = Sessions(run_dir)
         self.path = self._sessions.path
         self._selector, self._output, self._place, self._committed = selector, output, place, committed
+        self._restored, self._door = restored, door
         self._asked = False
         self.halted = self.checkpointed = False
         self.of: int | None = None
@@ -48,6 +53,14 @@ class Script:
         """Asks every script that there is or will be."""
         self._asked = True
         self._sessions.ask_to_halt()
+
+    def renew(self) -> bool:
+        """There is another world: tells the scripts that follow. Whether there is one."""
+        return self._sessions.tell_followers(self._place())
+
+    def end_world(self) -> None:
+        """The world is over, and another to come."""
+        self._sessions.tell_followers({"type": contract.BREAK})
 
     def serve(self, what: str, descriptor: int) -> None:
         """`descriptor`, registered as `what`, has something for us."""
@@ -84,7 +97,7 @@ class Script:
     def _hear(self, descriptor: int, message: Message) -> None:
         session, kind = self._sessions[descriptor], message["type"]
         if kind == contract.HELLO:
-            session.cooperative = True
+            session.cooperative, session.follows = True, message.get("follows") is True
             self._sessions.send(descriptor, self._place())
             if self._asked:
                 self._sessions.send(descriptor, {"type": contract.HALT})
@@ -93,6 +106,10 @@ class Script:
         elif kind == contract.CHECKPOINTED and isinstance(message.get("step"), int):
             self.checkpointed = True
             self._committed(message["step"])
+        elif kind == contract.LISTENER and self._door is not None:
+            self._sessions.hand(descriptor, {"type": contract.LISTENER}, self._door)
+        elif kind == contract.RESTORED and isinstance(message.get("step"), int):
+            self._restored(message["step"])
         elif kind == contract.HALTED:
             session.halted = self.halted = True
         elif kind == "bye":

@@ -17,6 +17,7 @@ class Session:
 
     channel: Channel
     cooperative: bool = False
+    follows: bool = False  # it goes on from one world to the next by itself
     halted: bool = False
 
 
@@ -64,6 +65,18 @@ class Sessions:
     def send(self, descriptor: int, message: Message) -> None:
         with contextlib.suppress(ClosedError):
             self._sessions[descriptor].channel.send(message)
+
+    def hand(self, descriptor: int, message: Message, what: socket.socket) -> None:
+        """Sends `message`, and `what` with it."""
+        with contextlib.suppress(ClosedError):
+            self._sessions[descriptor].channel.hand(message, what)
+
+    def tell_followers(self, message: Message) -> bool:
+        """Tells the sessions that follow the worlds. Whether there is one."""
+        following = [descriptor for descriptor, session in self._sessions.items() if session.follows]
+        for descriptor in following:
+            self.send(descriptor, message)
+        return bool(following)
 
     def ask_to_halt(self) -> None:
         """Asks every cooperative session; one that can't be told is found out when it closes."""

@@ -45,8 +45,8 @@ class Distribution(Part):
     kind: Annotated[
         str,
         Key(
-            choice("none", later=dict.fromkeys(("peer", "parameter-server"), "write none")),
-            "`none`: learners on their own, FfDL's way.",
+            choice("none", "peer", later={"parameter-server": "write none or peer"}),
+            "`none`: learners on their own, FfDL's way. `peer`: they train together, and begin anew together.",
         ),
     ] = "none"
     processes: Annotated[

@@ -172,9 +172,12 @@ def test_one_that_is_killed_is_an_error_at_once(shared_memory: bool) -> None:
     """At any moment, in whatever it did: the others must not wait for it. What they had in common goes with them."""
     dice = random.Random(seed := random.randrange(2**32))
     print("seed", seed)
+    begun, begin = os.pipe()
 
     def body(overlay: Overlay) -> str:
         large = np.ones(1 << 20, np.float32)
+        if overlay.rank == 1:
+            os.write(begin, b"x")
         try:
             while True:
                 overlay.all_reduce(large, "max")
@@ -183,7 +186,8 @@ def test_one_that_is_killed_is_an_error_at_once(shared_memory: bool) -> None:
 
     for _ in range(3):
         learners = Learners(3, body, shared_memory)
-        time.sleep(dice.random() * 0.5)  # the moment of the kill is what is tried
+        os.read(begun, 1)
+        time.sleep(dice.random() * 0.3)  # the moment of the kill is what is tried
         os.kill(learners.processes[1].pid, signal.SIGKILL)
         found = learners.results()
         assert sorted(found) == [0, 2]

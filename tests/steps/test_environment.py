@@ -9,7 +9,9 @@ import pytest
 from ffdl.learner import contract
 from ffdl.steps.environment import Place, learner_environment, thread_count
 
-PLACE = Place(index=1, master_address="job-0.job", master_port=23456, socket="/run/agent.sock", library="/run/lib")
+PLACE = Place(
+    index=1, rank=1, size=3, master_address="job-0.job", master_port=23456, socket="/run/agent.sock", library="/run/lib"
+)
 
 
 def environment(

@@ -369,7 +369,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(keys: dict[str, An
     "keys",
     [
         {"elastic": {"min": 1, "max": 4}},
-        {"distribution": {"kind": "peer"}},
         {"distribution": {"kind": "parameter-server"}},
         {"distribution": {"servers": 1}},
         {"distribution": {"mode": "sync"}},

@@ -1,0 +1,134 @@
+"""Which learners train together, and when that changes.
+
+A world is a generation and its members, ranked by index. Learners on their own are announced once they are all there,
+and do not disturb one another after that. Those that train together go on in the next generation, all of them from the
+last step that all have saved, whenever one of them is lost, comes back as another process or starts its command again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Any
+
+from ..learner import contract
+from .channel import Message
+from .effects import Effects, Record, Send
+from .journal import State
+from .members import Member
+
+FAILURE_HELD = 3.0  # seconds that a failure in a world waits for the loss of another learner, which may be its cause
+
+
+class Worlds:
+    """The worlds of a job. `formed`: one is on. `finished`: who has done all its work in it."""
+
+    def __init__(
+        self, spec: contract.JobSpec, job_id: str, token: str, state: State, members: Mapping[int, Member]
+    ) -> None:
+        self.formed = False
+        self.finished: set[int] = set()
+        self._broken = False  # the learners were told that the last world is over
+        self._failures: dict[int, tuple[Message, float]] = {}  # held, in the order in which they came
+        self._spec, self._job_id, self._token = spec, job_id, token.encode()
+        self._state, self._members = state, members
+
+    @property
+    def together(self) -> bool:
+        return self._spec.distribution != "none"
+
+    @property
+    def needed(self) -> list[int]:
+        """Learners that are not done, by rank."""
+        return [index for index in range(self._spec.learners) if index not in self._state.done]
+
+    def form(self) -> Effects:
+        """Announces the world once all that are needed are there."""
+        needed = self.needed
+        present = [self._members[i] for i in needed if i in self._members and self._members[i].conn is not None]
+        if self.formed or len(present) < len(needed):
+            return
+        self.formed = True
+        if self._broken or not all(self._goes_on(member) for member in present):
+            self._broken = False
+            begins = min((member.checkpoint for member in present), default=-1) if self.together else -1
+            for member in present:
+                member.checkpoint = min(member.checkpoint, begins)  # what it has of later steps it is to forget
+            yield recorded(self._state, {"kind": "world", "generation": self._state.generation + 1, "step": begins})
+        for member in present:
+            if member.conn is not None:
+                yield Send(member.conn, self.message(member))
+
+    def end(self) -> Effects:
+        """One of those that train together is lost: the others wait for the next world."""
+        if self.together and self.formed:
+            self.leave()
+            self._broken = True
+            for member in self._members.values():
+                if member.conn is not None and not member.leaving:
+                    yield Send(member.conn, {"type": contract.BREAK, "generation": self._state.generation})
+
+    def leave(self) -> None:
+        """No world is on any more, and nobody has to be told."""
+        self.formed = False
+        self.finished.clear()
+        self._failures.clear()
+
+    def finish(self, member: Member, message: Message) -> set[int]:
+        """`member` says that it has done its work; who has, in this world. What was done in an earlier one is not."""
+        if self.formed and message.get("generation") == self._state.generation:
+            self.finished.add(member.index)
+        return self.finished
+
+    def hold(self, member: Member, message: Message, now: float) -> None:
+        """Its command failed. Where another is lost that is no wonder, and it starts again in the next world."""
+        if self.formed:
+            self._failures.setdefault(member.index, (message, now))
+
+    def due(self, now: float) -> list[tuple[Member, Message]]:
+        """Failures that are nobody else's fault, the first one first."""
+        held = self._failures.items()
+        return [(self._members[index], message) for index, (message, at) in held if now - at > FAILURE_HELD]
+
+    def message(self, member: Member) -> Message:
+        """What `member` is told of its world."""
+        world: dict[str, Any] = {
+            "type": contract.WORLD,
+            "generation": self._state.generation,
+            "rank": member.index,
+            "size": self._spec.learners,
+            "master": _master(self._members.get(0)),
+        }
+        if self.together:
+            needed = self.needed
+            peers = [self._members[index] for index in needed if index in self._members]
+            world |= {
+                "rank": needed.index(member.index) if member.index in needed else 0,
+                "size": len(needed),
+                "master": _master(peers[0] if peers else None),
+                "addresses": [[peer.address, peer.data] for peer in peers],
+                "key": self._key(),
+                "step": self._state.step,
+            }
+        return world
+
+    def _goes_on(self, member: Member) -> bool:
+        """Its command runs already, in this very world."""
+        return member.running and (not self.together or member.generation == self._state.generation)
+
+    def _key(self) -> str:
+        """Known to the learners of this world alone."""
+        about = f"world {self._job_id} {self._state.generation}".encode()
+        return hmac.new(self._token, about, hashlib.sha256).hexdigest()
+
+
+def _master(member: Member | None) -> dict[str, Any]:
+    """Where a framework's own processes meet."""
+    return {"index": member.index, "address": member.address, "port": member.port} if member else {}
+
+
+def recorded(state: State, record: dict[str, Any]) -> Record:
+    """`record`, applied to the state that it changes."""
+    state.apply(record)
+    return Record(record)

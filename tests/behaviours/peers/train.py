@@ -1,0 +1,61 @@
+"""The small job's likeness for learners that train together: each has its share of every batch, all have one model."""
+
+import os
+import time
+
+import numpy as np
+
+from ffdl import learner
+
+STEPS = int(os.environ.get("STEPS", "120"))
+PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a step waits
+GATED = "GATED" in os.environ  # the last step waits for a gate to be opened: until then the job is at work
+GATE = os.path.join(os.environ["JOB_STATE_DIR"], "gate")
+FAILS_AT = int(os.environ.get("FAILS_AT", "0"))  # the step at which learner 2 exits with code 3
+ROWS, COLUMNS, BATCH = 512, 64, 64
+
+data = np.random.default_rng(0)
+x = data.normal(size=(ROWS, COLUMNS))
+y = x @ data.normal(size=COLUMNS)
+
+
+def train(job: learner.Session) -> np.ndarray:
+    state = job.restore()
+    print("generation", job.generation, "begins at", state["step"] if state else 0, flush=True)
+    if state is None:
+        rng = np.random.default_rng([1, job.rank])
+        state = {"step": 0, "w": np.zeros(COLUMNS), "momentum": np.zeros(COLUMNS), "rng": rng.bit_generator.state}
+        state["order"] = np.random.default_rng(2).permutation(ROWS)
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state["rng"]
+    overlay = job.overlay()
+    for step in range(state["step"], STEPS):
+        while GATED and step == STEPS - 1:
+            opened = np.array([os.path.exists(GATE)], np.int32)
+            overlay.all_reduce(opened, "max")
+            if opened[0]:
+                break
+            time.sleep(0.05)
+            job.step(step, of=STEPS, state=state)  # where a halt is heard of
+        at = step * BATCH % ROWS
+        if at == 0:
+            state["order"] = np.random.default_rng([3, step]).permutation(ROWS)
+        rows = state["order"][at : at + BATCH][job.rank :: job.size]
+        for _ in range(20):  # real work, so that a step takes a while
+            np.linalg.svd(x[rows])
+        error = x[rows] @ state["w"] - y[rows]
+        gradient = x[rows].T @ error / BATCH + 0.01 * rng.normal(size=COLUMNS)
+        overlay.all_reduce(gradient)
+        state["momentum"] = 0.9 * state["momentum"] + gradient
+        state["w"] = state["w"] - 0.01 * state["momentum"]
+        state["rng"] = rng.bit_generator.state
+        state["step"] = step + 1
+        time.sleep(PAUSE)
+        if step + 1 == FAILS_AT and job.rank == 1:
+            raise SystemExit(3)
+        job.step(step + 1, of=STEPS, state=state, loss=float(np.mean(error**2)))
+    return state["w"]
+
+
+model = learner.run(train)
+np.save(os.path.join(os.environ["RESULT_DIR"], f"model-{os.environ['LEARNER_ID']}.npy"), model)

@@ -1,0 +1,204 @@
+"""Learners that train one model together: whatever happens to one of them, all end with the same bits."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.behaviours.conftest import Visit
+from tests.behaviours.user import GATED, User
+
+TRAIN = Path(__file__).parent / "peers" / "train.py"
+PEERS = {"learners": 3, "cpus": 0.4, "distribution": {"kind": "peer"}}
+
+
+def peers(user: User, **env: str) -> Path:
+    folder = user.job(env=env, **PEERS)
+    shutil.copy(TRAIN, folder / "train.py")
+    return folder
+
+
+def models(user: User, job: str) -> list[bytes]:
+    return [(user.results(job) / f"model-{number}.npy").read_bytes() for number in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(visit: Visit, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The model of a run that nobody disturbed: the same at every learner."""
+    with visit(tmp_path_factory.mktemp("peers")) as someone:
+        job = someone.train(peers(someone, PAUSE="0"))
+        assert someone.until_over(job).state == "COMPLETED", someone.story()
+        first, *others = models(someone, job)
+        assert others == [first, first]
+        return first
+
+
+def generations(user: User, job: str) -> int:
+    said = user.ffdl("logs", job, "--learner", "1").stdout
+    return len([line for line in said.splitlines() if "begins at" in line])
+
+
+def test_they_learn_one_model(user: User, undisturbed: bytes, tmp_path: Path) -> None:
+    """Three learners with a third of every batch do what one with all of it would do, but for the noise of theirs."""
+    path = tmp_path / "model.npy"
+    path.write_bytes(undisturbed)
+    data = np.random.default_rng(0)
+    x = data.normal(size=(512, 64))
+    y = x @ data.normal(size=64)
+    model = np.load(path)
+    assert np.mean((x @ model - y) ** 2) < 0.2 * np.mean(y**2)
+
+
+@pytest.mark.parametrize("victim", ["learner", "agent", "supervisor", "helper"])
+def test_one_that_is_killed_begins_anew_with_the_others(user: User, undisturbed: bytes, victim: str) -> None:
+    """The others stay as processes, go back to the last state that all have, and the model is as if nothing was."""
+    job = user.train(peers(user, **GATED))
+    user.until_step(job, 45)
+    before = set(user.pids("learner"))
+    assert user.kill(victim), user.story()
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * 3
+    assert len(before) == 3
+
+
+def test_the_others_stay_where_they_are(user: User, undisturbed: bytes) -> None:
+    """In place: what a process has loaded and compiled need not be loaded again because another one died."""
+    job = user.train(peers(user, **GATED))
+    user.until_step(job, 30)
+    before = set(user.pids("learner"))
+    os.kill(victim := max(before), signal.SIGKILL)
+    user.wait_for(lambda: len(set(user.pids("learner")) - before) == 1, "the new process")
+    assert before - {victim} <= set(user.pids("learner"))
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * 3
+    assert generations(user, job) == 2
+
+
+def test_halted_together_and_resumed(user: User, undisturbed: bytes) -> None:
+    """All halt at the same step: a state that one has and another has not would be none to go on from."""
+    job = user.train(peers(user, **GATED))
+    for step in (20, 70):
+        user.until_step(job, step)
+        user.ffdl("halt", job)
+        assert user.ffdl("status", job).stdout.strip() == "HALTED"
+        user.ffdl("resume", job)
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * 3
+    said = user.ffdl("logs", job).stdout
+    halts = [line.split("halted at step ")[1].split(",")[0] for line in said.splitlines() if "halted at step" in line]
+    assert len(halts) == 6
+    assert sorted(halts) == sorted(sorted(set(halts)) * 3)
+
+
+@pytest.mark.timeout(900)  # each of them costs seconds
+def test_random_kills(user: User, undisturbed: bytes, dice: random.Random) -> None:
+    """Two at once, one again and again, while they begin, learn, save and go on."""
+    job = user.train(peers(user, **GATED))
+    killed: list[str] = []
+    while len(killed) < 6 and not user.engine.status(job).terminal:
+        user.wait_for(lambda: bool(user.pids("learner")) or user.engine.status(job).terminal, "a learner")
+        for victim in dice.choices(["learner", "agent", "supervisor", "helper"], k=dice.choice([1, 1, 2])):
+            killed += [victim] * user.kill(victim)
+        user.until_step(job, min(110, user.step(job) + dice.randrange(25)))
+    print("killed", killed)
+    user.open_gate(job)
+    assert user.until_over(job, 240).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * 3
+
+
+def test_one_that_stands_still_for_a_while_is_waited_for(user: User, undisturbed: bytes) -> None:
+    """A machine that swaps, a debugger: nothing is lost, nothing is done twice."""
+    job = user.train(peers(user, **GATED))
+    user.until_step(job, 30)
+    pid = user.pids("learner")[0]
+    os.kill(pid, signal.SIGSTOP)
+    _until_stopped(user, pid)
+    os.kill(pid, signal.SIGCONT)
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * 3
+    assert generations(user, job) == 1
+
+
+def test_one_that_stands_still_for_long_is_replaced(user: User, undisturbed: bytes) -> None:
+    """The others do not wait for ever for what may never go on."""
+    job = user.train(peers(user, **GATED))
+    user.until_step(job, 30)
+    os.kill(user.pids("learner")[0], signal.SIGSTOP)
+    user.open_gate(job)
+    assert user.until_over(job, 240).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * 3
+    assert generations(user, job) == 2
+
+
+def _until_stopped(user: User, pid: int) -> None:
+    def stands_still() -> bool:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    user.wait_for(stands_still, "a learner that stands still")
+
+
+def test_one_that_fails_ends_the_job_with_its_code(user: User) -> None:
+    """Not with the consequences that it has for the others."""
+    job = user.train(peers(user, FAILS_AT="25"))
+    assert user.failed(job) == "learner 2 exited with code 3"
+
+
+FRAMEWORK = """
+import json, os, socket, sys, time
+
+# a framework of its own, as others see it: each learner needs all others, and exits with an error when one is gone
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+starts = os.path.join(os.environ["RESULT_DIR"], f"starts-{rank}")
+with open(starts, "a") as stream:
+    stream.write("x")
+if rank == 0:
+    with socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))) as server:
+        others = [server.accept()[0] for _ in range(size - 1)]
+else:
+    while True:
+        try:
+            others = [socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))]
+            break
+        except OSError:
+            time.sleep(0.05)
+at = os.path.join(os.environ["CHECKPOINT_DIR"], f"at-{rank}")
+step = int(open(at).read()) if os.path.exists(at) else 0
+while step < 200:
+    for other in others:  # the first one answers once it has heard all
+        if rank == 0 and not other.recv(1):
+            sys.exit("a peer is gone")
+    for other in others:
+        other.sendall(b"x")
+        if rank and not other.recv(1):
+            sys.exit("a peer is gone")
+    step += 1
+    with open(at + ".tmp", "w") as stream:
+        stream.write(str(step))
+    os.replace(at + ".tmp", at)
+    print("step", step, flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_a_framework_of_its_own_is_started_again(user: User) -> None:
+    """It knows nothing of worlds: its processes are ended and started anew, in the same pods, and go on from its
+    files."""
+    folder = user.job(**PEERS)
+    (folder / "train.py").write_text(FRAMEWORK)
+    job = user.train(folder)
+    kept: Callable[[], list[Path]] = lambda: list(user.volume(job).rglob("at-0"))  # noqa: E731
+    user.wait_for(lambda: bool(kept()) and int(kept()[0].read_text() or 0) > 10, "the tenth step", 120)
+    assert user.kill("learner"), user.story()
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert [len((user.results(job) / f"starts-{rank}").read_text()) for rank in range(3)] == [2, 2, 2]

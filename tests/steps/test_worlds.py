@@ -1,0 +1,286 @@
+"""Learners that train together, without sockets or processes: every order of joins, losses, ends and halts."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ffdl.learner import contract
+from ffdl.steps.coordinator import Coordinator
+from ffdl.steps.effects import Effect, Record, Send
+from ffdl.steps.journal import State
+from ffdl.steps.view import Snapshot
+from ffdl.steps.worlds import FAILURE_HELD
+from tests.steps.test_coordinator import join, make, records, sent
+
+
+def peers(learners: int, **changes: Any) -> Coordinator:
+    return make(learners, distribution="peer", **changes)
+
+
+def enter(index: int, attempt: int = 0, generation: int = 0, checkpoint: int = -1, **changes: Any) -> dict[str, Any]:
+    about = {"data": 2000 + index, "generation": generation, "checkpoint": checkpoint}
+    return join(index, attempt, **about, **changes)
+
+
+def world(effects: list[Effect], conn: int) -> dict[str, Any]:
+    (found,) = [
+        e.message for e in effects if isinstance(e, Send) and e.conn == conn and e.message["type"] == contract.WORLD
+    ]
+    return found
+
+
+def begun(learners: int, **changes: Any) -> Coordinator:
+    """A world of learners on connections 1, 2, …"""
+    job = peers(learners, **changes)
+    for index in range(learners):
+        job.message(index + 1, enter(index), 0.0)
+    for index in range(learners):
+        beat(job, index + 1, 0.0)
+    return job
+
+
+def beat(job: Coordinator, conn: int, now: float, checkpoint: int = -1) -> list[Effect]:
+    about = {"running": True, "generation": job.state.generation, "checkpoint": checkpoint}
+    return job.message(conn, {"type": "heartbeat", **about}, now)
+
+
+def test_all_are_told_where_all_are_and_a_key_of_their_own() -> None:
+    """A learner must find the others, and nobody else must be able to pass for one."""
+    job = peers(2)
+    job.message(1, enter(0), 0.0)
+    effects = job.message(2, enter(1), 0.0)
+    first, second = world(effects, 1), world(effects, 2)
+    assert (first["rank"], second["rank"], first["size"]) == (0, 1, 2)
+    assert first["addresses"] == [["10.0.0.0", 2000], ["10.0.0.1", 2001]]
+    assert first["key"] == second["key"]
+    assert len(bytes.fromhex(first["key"])) == 32
+    assert first["step"] == -1
+    effects = job.message(3, enter(1, attempt=1), 1.0)
+    assert world(effects, 3)["key"] != first["key"]
+
+
+def test_a_new_attempt_begins_the_next_world_where_all_have_been() -> None:
+    """Nobody may go on from a state that another does not have."""
+    job = begun(3)
+    for conn, step in ((1, 200), (2, 200), (3, 100)):
+        job.message(conn, {"type": "checkpointed", "step": step}, 1.0)
+    job.disconnected(2, 2.0)
+    effects = job.message(4, enter(1, attempt=1, checkpoint=200), 3.0)
+    assert sent(effects, 1) == ["break", "world"]
+    assert sent(effects, 4)[-1] == "world"
+    assert world(effects, 3)["step"] == 100
+    assert world(effects, 3)["generation"] == 2
+    assert "world" in records(effects)
+    job.disconnected(1, 4.0)
+    effects = job.message(5, enter(0, attempt=1, checkpoint=100), 5.0)
+    assert world(effects, 3)["step"] == 100, "what was saved beyond it is forgotten"
+
+
+def test_one_that_reconnects_in_time_is_the_same() -> None:
+    """A switch that was restarted must not cost the work since the last checkpoint."""
+    job = begun(2)
+    job.disconnected(2, 1.0)
+    assert sent(job.tick(5.0), 1) == []
+    effects = job.message(3, enter(1, running=True, generation=1), 6.0)
+    assert world(effects, 3)["generation"] == 1
+    assert sent(effects, 1) == []
+    job.disconnected(3, 7.0)
+    effects = job.tick(7.0 + contract.RECONNECT_WINDOW + 0.1)
+    assert sent(effects, 1) == ["break"]
+    assert not job.formed
+    assert world(job.message(4, enter(1, running=True, generation=1), 20.0), 1)["generation"] == 2
+
+
+def test_one_whose_pod_has_ended_is_not_waited_for() -> None:
+    """The cluster knows sooner than any silence tells."""
+    job = begun(2)
+    job.seen(Snapshot(known=True, active=frozenset({0, 1})), 1.0)
+    job.disconnected(2, 2.0)
+    job.seen(Snapshot(known=True, active=frozenset({0})), 2.5)
+    assert sent(job.tick(2.6), 1) == ["break"]
+
+
+def test_a_command_that_starts_again_begins_the_next_world() -> None:
+    """The agent is the same, the process is not: what the others shared with it is gone."""
+    job = begun(2)
+    effects = job.message(2, {"type": "restarted"}, 1.0)
+    assert sent(effects, 1) == ["break", "world"]
+    assert sent(effects, 2) == ["break", "world"]
+
+
+def test_nobody_leaves_before_all_have_finished() -> None:
+    """One that is lost at the very end takes back what the others have done since the last checkpoint."""
+    job = begun(2)
+    assert job.message(1, {"type": "done", "generation": 1}, 1.0) == []
+    assert job.state.done == []
+    job.message(2, {"type": "restarted"}, 2.0)
+    beat(job, 1, 3.0)
+    beat(job, 2, 3.0)
+    assert job.message(2, {"type": "done", "generation": 1}, 3.0) == [], "that was done in a world that is over"
+    assert job.message(2, {"type": "done", "generation": 2}, 3.0) == []
+    effects = job.message(1, {"type": "done", "generation": 2}, 4.0)
+    assert sent(effects, 1) == sent(effects, 2) == ["released"]
+    assert records(effects) == ["done", "done", "running", "completed"]
+
+
+@pytest.mark.parametrize(("policy", "who"), [("first", 1), ("master", 0)])
+def test_those_that_decide_alone_do(policy: str, who: int) -> None:
+    """`completion: master` is for worlds in which the others only serve."""
+    job = begun(3, completion=policy)
+    if policy == "master":
+        assert job.message(2, {"type": "done", "generation": 1}, 1.0) == []
+    effects = job.message(who + 1, {"type": "done", "generation": 1}, 1.0)
+    assert job.state.completed
+    assert sent(effects, who + 1) == ["released"]
+
+
+def test_a_failure_that_another_caused_is_none() -> None:
+    """Frameworks exit with an error when a peer is gone: that one is started again must not fail the job."""
+    job = begun(3)
+    failure = {"type": "failed", "reason": "crash", "code": 1}
+    job.disconnected(2, 1.0)
+    job.message(1, failure, 1.1)
+    job.message(3, failure, 1.2)
+    effects = job.message(4, enter(1, attempt=1), 1.0 + FAILURE_HELD)
+    assert sent(effects, 1) == sent(effects, 3) == ["break", "world"]
+    assert not job.tick(20.0) or not job.over
+    assert not job.over
+
+
+def test_a_failure_of_its_own_ends_the_job() -> None:
+    """The first one's: those that come after it may be its consequence."""
+    job = begun(3)
+    job.message(2, {"type": "failed", "reason": "crash", "code": 3}, 1.0)
+    job.message(1, {"type": "failed", "reason": "crash", "code": 1}, 1.1)
+    assert job.tick(1.0 + FAILURE_HELD) == []
+    effects = job.tick(1.2 + FAILURE_HELD)
+    assert job.state.ended == "learner 2 exited with code 3"
+    assert sent(effects, 2) == ["verdict"]
+    assert sent(effects, 3) == ["end"]
+
+
+def test_a_failure_that_is_granted_begins_the_next_world() -> None:
+    """`retry` starts one learner's command again; the others have to begin anew with it."""
+    job = begun(2, retry_attempts=1)
+    job.message(2, {"type": "failed", "reason": "crash", "code": 3}, 1.0)
+    effects = job.tick(1.1 + FAILURE_HELD)
+    assert sent(effects, 2)[:1] == ["verdict"]
+    assert sent(effects, 1) == ["break"]
+    assert not job.over
+
+
+def test_the_next_helper_finds_a_world_that_goes_on() -> None:
+    """A helper that dies costs the learners nothing."""
+    job = begun(2)
+    later = Coordinator(job.spec, "job", "secret", 8, job.state, 0.0)
+    later.message(1, enter(0, running=True, generation=1), 1.0)
+    effects = later.message(2, enter(1, running=True, generation=1), 1.0)
+    assert world(effects, 1)["generation"] == 1
+    assert records(effects) == []
+    another = Coordinator(job.spec, "job", "secret", 9, job.state, 0.0)
+    another.message(1, enter(0, running=True, generation=1), 1.0)
+    effects = another.message(2, enter(1, attempt=1), 1.0)
+    assert world(effects, 1)["generation"] == 2
+
+
+def test_a_halted_world_forms_no_other() -> None:
+    """A learner that comes back in the middle of a halt is halted, too."""
+    job = begun(2)
+    job.seen(Snapshot(suspended=True, known=True, active=frozenset({0, 1})), 1.0)
+    job.disconnected(2, 1.1)
+    effects = job.message(3, enter(1, attempt=1), 2.0)
+    assert sent(effects, 3) == ["welcome", "halt"]
+    assert sent(effects, 1) == []
+
+
+def test_whatever_happens_no_two_learners_are_in_different_worlds() -> None:
+    """Joins, losses, restarts and reports in random order: a world is announced to all of its members or to none, its
+    generation only rises, it begins at a step that all have, and the job completes once nothing more happens to it."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    dice = random.Random(seed)
+    for _ in range(200):
+        _one_life(dice)
+
+
+def _one_life(dice: random.Random) -> None:
+    size = dice.randrange(1, 5)
+    job, now, conns = peers(size), 0.0, dict.fromkeys(range(size), 0)
+    attempts, told, saved, broken = [0] * size, [0] * size, [-1] * size, [0] * size
+    number = 0
+
+    def hear(effects: list[Effect]) -> None:
+        nonlocal job
+        for effect in effects:
+            if isinstance(effect, Record) and effect.record["kind"] == "world":
+                assert effect.record["generation"] > max(told)
+            if isinstance(effect, Send) and effect.message["type"] in (contract.WORLD, contract.BREAK):
+                (index,) = [index for index, conn in conns.items() if conn == effect.conn]
+                message = effect.message
+                if message["type"] == contract.BREAK:
+                    broken[index] = message["generation"]
+                    continue
+                assert message["generation"] > broken[index]
+                if message["generation"] != told[index]:
+                    assert message["step"] <= saved[index]
+                    saved[index], told[index] = message["step"], message["generation"]
+
+    def runs(index: int) -> int:
+        """The world that a learner takes for its own."""
+        return told[index] if told[index] > broken[index] else 0
+
+    def come(index: int) -> None:
+        nonlocal number
+        number += 1
+        conns[index] = number
+        running = told[index] > 0
+        hear(job.message(number, enter(index, attempts[index], runs(index), saved[index], running=running), now))
+
+    for turn in range(60):
+        now += dice.random()
+        index = dice.randrange(size)
+        happens = (
+            dice.choice(["come", "lose", "new", "restart", "save", "beat", "tick", "helper"]) if turn < 40 else "calm"
+        )
+        if happens == "calm":
+            index = turn % size
+            happens = "beat" if conns[index] else "come"
+        if happens == "come" and not conns[index]:
+            come(index)
+        elif happens in ("lose", "new") and conns[index]:
+            hear(job.disconnected(conns[index], now))
+            conns[index] = 0
+            if happens == "new":
+                attempts[index], told[index] = attempts[index] + 1, 0
+        elif happens == "restart" and conns[index]:
+            hear(job.message(conns[index], {"type": "restarted"}, now))
+        elif happens == "save" and job.formed and len(set(told)) == 1:
+            step = max(saved) + 1
+            for one in dice.sample(range(size), dice.randrange(size + 1)):
+                if conns[one]:
+                    saved[one] = step
+                    hear(job.message(conns[one], {"type": "checkpointed", "step": step}, now))
+        elif happens == "beat" and conns[index]:
+            about = {"running": True, "generation": runs(index), "checkpoint": saved[index]}
+            hear(job.message(conns[index], {"type": "heartbeat", **about}, now))
+        elif happens == "helper":
+            job = Coordinator(job.spec, "job", "secret", job.epoch + 1, job.state, now)
+            conns.update(dict.fromkeys(conns, 0))
+        hear(job.tick(now))
+        if job.formed and all(conns.values()):
+            assert len(set(told)) == 1
+    assert job.formed
+    for conn in list(conns.values()):
+        effects = job.message(conn, {"type": "done", "generation": told[0]}, now)
+    assert job.state.completed
+    assert all(sent(effects, conn) == ["released"] for conn in conns.values())
+
+
+def test_a_journal_of_the_version_before_is_read() -> None:
+    """A helper that is newer than the job's first one goes on from what that has written."""
+    state = State()
+    state.apply({"kind": "world", "generation": 4})
+    assert (state.generation, state.step) == (4, -1)
