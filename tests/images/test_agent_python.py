@@ -84,7 +84,7 @@ def test_an_images_settings_for_the_loader_and_for_python_reach_the_command_alon
     assert plain.returncode == 127
     _, _, seen, _ = said(agent, **environment)
     spec = contract.JobSpec("job", "true", "custom", "x", 1, 1.0, 0.0, 1 << 20, None)
-    command = learner_environment(spec, "training-x", Place(0, "host", 1, "socket", "library"), seen, {})
+    command = learner_environment(spec, "training-x", Place(0, 0, 1, "host", 1, "socket", "library"), seen, {})
     assert {name: command.get(name) for name in environment} == environment
     assert not [name for name in command if name.startswith("FFDL_") and name != contract.AGENT_SOCKET_ENV]
     assert "LC_CTYPE" not in command
