@@ -227,13 +227,13 @@ class Session:
             self._saver.finish()
         deadline = time.monotonic() + NEXT_WORLD_WITHIN
         while channel.world.get("generation") == self.generation:
+            if not channel.broken and time.monotonic() > deadline:
+                raise error
             channel.wait(0.5)
             if channel.halt or self._halt:
                 _say("halted between two worlds")
                 channel.close({"type": contract.HALTED, "step": self._step})
                 raise Halted
-            if not channel.broken and time.monotonic() > deadline:
-                raise error
         self._enter(channel.world)
         _say(f"another learner was lost ({error}); going on in generation {self.generation}")
 

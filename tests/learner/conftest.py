@@ -87,9 +87,12 @@ class AgentEnd:
                 return message
 
     def halt(self) -> None:
+        self.tell({"type": "halt"})
+
+    def tell(self, message: dict[str, Any]) -> None:
         for connection in self._connections:
             with contextlib.suppress(BrokenPipeError):  # an earlier attempt's
-                connection.sendall(b'{"type": "halt"}\n')
+                connection.sendall(json.dumps(message).encode() + b"\n")
 
     def go_away(self) -> None:
         """What a killed agent leaves: closed connections and no listener."""

@@ -441,3 +441,33 @@ print(sorted(heavy & set(sys.modules)))
 """
     process = start("", command=[sys.executable, "-S", "-c", script], env={"PYTHONPATH": str(library)})
     assert finish(process)[0] == "[]\n"
+
+
+LONG_WAIT = """
+from ffdl import learner
+from ffdl.learner import session
+
+session.NEXT_WORLD_WITHIN = 0.0
+
+def train(job):
+    print("generation", job.generation, job.rank, job.size, flush=True)
+    if job.generation == 3:
+        while not job._channel.broken:
+            job._channel.wait(0.1)
+        raise learner.PeerLost("gone")
+
+learner.run(train)
+"""
+
+
+def test_the_next_world_is_waited_for_as_long_as_it_takes(agent: AgentEnd, start: Start) -> None:
+    """A pod that finds no room for an hour: the others stay, once they have heard that a world is to come."""
+    agent.world |= {"size": 2, "addresses": [["", 0], ["", 0]], "key": "00", "step": -1}
+    process = start(LONG_WAIT, env=env(agent))
+    assert agent.expect("hello")["follows"] is True
+    agent.tell({"type": "break", "generation": 3})
+    assert process.stdout.readline() == "generation 3 0 2\n"
+    agent.tell({**agent.world, "generation": 4, "rank": 1})
+    output, errors = finish(process)
+    assert output == "generation 4 1 2\n"
+    assert "going on in generation 4" in errors
