@@ -454,6 +454,7 @@ def train(job):
     if job.generation == 3:
         while not job._channel.broken:
             job._channel.wait(0.1)
+        print("broken", flush=True)
         raise learner.PeerLost("gone")
 
 learner.run(train)
@@ -467,6 +468,7 @@ def test_the_next_world_is_waited_for_as_long_as_it_takes(agent: AgentEnd, start
     assert agent.expect("hello")["follows"] is True
     agent.tell({"type": "break", "generation": 3})
     assert process.stdout.readline() == "generation 3 0 2\n"
+    assert process.stdout.readline() == "broken\n"
     agent.tell({**agent.world, "generation": 4, "rank": 1})
     output, errors = finish(process)
     assert output == "generation 4 1 2\n"
