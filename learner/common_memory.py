@@ -18,10 +18,11 @@ from typing import Callable, Dict, List
 
 import numpy as np
 
+from .collective import LOOK_EVERY
 from .errors import PeerLost
+from .rendezvous import hang_up
 
 SPIN = 1e-4  # seconds that a rank looks again and again before it sleeps
-LOOK_EVERY = 500  # milliseconds
 _ARRIVED, _ASLEEP, _SAYS = 0, 64, 128  # places in the first memory of a rank: cache lines of their own
 _SAYING = 64  # bytes
 BEGIN = 4096  # what is before it in the first memory is ours
@@ -55,16 +56,18 @@ class CommonMemory:
             os.posix_fallocate(descriptor, 0, size)  # now, not by a signal when it is touched
             self.of[self.rank].append(made := _mapped(descriptor))
             for other in self.others:
-                self._until(other, lambda link=self._links[other]: _hand_over(link, descriptor))  # type: ignore[misc]
+                self._hand_over(other, descriptor)
         finally:
             os.close(descriptor)
         count = len(self.of[self.rank])
         for other in self.others:
-            self._until(other, lambda theirs=self.of[other]: len(theirs) >= count)  # type: ignore[misc]
+            self._receive(other, count)
         return made
 
     def meet(self, saying: bytes = b"") -> List[bytes]:
-        """Returns when all ranks are here, with what each says, `size` bytes at most. Raises PeerLost."""
+        """Returns when all ranks are here, with what each says: all the same number of bytes, 64 at most.
+
+        Raises PeerLost."""
         self._meetings += 1
         at = _SAYS + self._meetings % 2 * _SAYING  # what was said at the last meeting may still be read
         self._first[self.rank][at : at + len(saying)] = np.frombuffer(saying, np.uint8)
@@ -75,14 +78,23 @@ class CommonMemory:
                 if self._asleep[other][0]:
                     _wake(self._links[other])
         for other in self.others:
-            if self._arrived[other][0] < self._meetings:
-                self._until(other, lambda of=self._arrived[other]: bool(of[0] >= self._meetings))  # type: ignore[misc]
+            self._await(other)
         with self._fence:
             return [first[at : at + len(saying)].tobytes() for first in self._first] if saying else []
 
     def close(self) -> None:
         for link in self._links.values():
-            link.close()
+            hang_up(link)
+
+    def _hand_over(self, other: int, descriptor: int) -> None:
+        self._until(other, lambda: _sent(self._links[other], descriptor))
+
+    def _receive(self, other: int, count: int) -> None:
+        self._until(other, lambda: len(self.of[other]) >= count)
+
+    def _await(self, other: int) -> None:
+        if self._arrived[other][0] < self._meetings:
+            self._until(other, lambda: bool(self._arrived[other][0] >= self._meetings))
 
     def _until(self, other: int, condition: Callable[[], bool]) -> None:
         """Waits for something of rank `other`: awake for a moment, then asleep."""
@@ -101,7 +113,7 @@ class CommonMemory:
         with self._fence:
             there = condition()
         if not there:
-            events = self._poll.poll(LOOK_EVERY)
+            events = self._poll.poll(1000 * LOOK_EVERY)
             for descriptor, _ in events:
                 self._hear(descriptor)
             if not events:
@@ -109,7 +121,7 @@ class CommonMemory:
         asleep[0] = 0
 
     def _hear(self, descriptor: int) -> None:
-        """What rank `other` has sent: memory, a wake-up, its end."""
+        """What has come at a link: memory, a wake-up, the end of the other."""
         other = self._ranks[descriptor]
         while True:
             try:
@@ -131,7 +143,7 @@ def _mapped(descriptor: int) -> np.ndarray:
     return np.frombuffer(mmap.mmap(descriptor, os.fstat(descriptor).st_size), np.uint8)
 
 
-def _hand_over(link: socket.socket, descriptor: int) -> bool:
+def _sent(link: socket.socket, descriptor: int) -> bool:
     try:
         socket.send_fds(link, [_MEMORY], [descriptor])
     except BlockingIOError:

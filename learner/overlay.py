@@ -11,9 +11,10 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from .collective import LOOK_EVERY, OPERATIONS
 from .errors import Mismatch, PeerLost
-from .rendezvous import LOOK_EVERY, Place, admit, connect
-from .ring import OPERATIONS, Ring
+from .rendezvous import Place, admit, connect
+from .ring import Ring
 from .shared import Shared
 
 __all__ = ["Mismatch", "Overlay", "PeerLost", "Pending", "Place"]
@@ -118,7 +119,7 @@ class Overlay:
         return self._shared.empty(length, kind).reshape(shape)
 
     def close(self) -> None:
-        """Leaves: the others' next collective raises PeerLost."""
+        """Leaves: the others' next collective raises PeerLost, and here what is still on its way."""
         for transport in (self._shared, self._ring):
             if transport is not None:
                 transport.close()

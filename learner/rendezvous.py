@@ -23,6 +23,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Collection, Dict, Optional, Tuple, Union
 
+from .collective import LOOK_EVERY
 from .errors import PeerLost
 
 _ABOUT = struct.Struct("!QII16s")
@@ -31,7 +32,6 @@ _HELLO = _ABOUT.size + _MAC
 HANDSHAKE_WITHIN = 5.0  # seconds
 STRANGERS_MOST = 64  # that are listened to at once
 TRY_FIRST, TRY_MOST = 0.01, 0.5  # seconds between two tries to connect
-LOOK_EVERY = 0.5  # seconds
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,13 @@ def _read(connection: socket.socket, size: int, look: Callable[[], None]) -> byt
             raise ConnectionError("it hung up")
         data += got
     return data
+
+
+def hang_up(connection: socket.socket) -> None:
+    """Closes it, also for a thread of this process that waits at it."""
+    with contextlib.suppress(OSError):  # the other side was first
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def admit(

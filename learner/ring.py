@@ -10,25 +10,16 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import struct
 from typing import Callable, List, Optional
 
 import numpy as np
 
+from .collective import ALL_GATHER, BARRIER, BROADCAST, LOOK_EVERY, OPERATIONS, add, chunks, finish, head, said
 from .errors import Mismatch, PeerLost
+from .rendezvous import hang_up
 
 BLOCK = 1 << 18  # bytes received before they are added: they are still in the processor's cache then
 SEND_MOST = 1 << 20  # bytes given to the kernel at a time: in between it is looked at what has come
-LOOK_EVERY = 500  # milliseconds
-OPERATIONS = ("sum", "mean", "max")
-ALL_GATHER, BARRIER, BROADCAST = range(3, 6)  # after the all-reduces of OPERATIONS; a broadcast of rank r is + r
-_HEAD = struct.Struct("=QIIQ")  # what a collective begins with: its number, kind, type of elements, bytes
-
-
-def chunks(length: int, parts: int) -> List[slice]:
-    """`length` elements in `parts` slices, as even as can be."""
-    bounds = [length * part // parts for part in range(parts + 1)]
-    return [slice(bounds[part], bounds[part + 1]) for part in range(parts)]
 
 
 class Ring:
@@ -56,8 +47,8 @@ class Ring:
         into: List[_Into] = []
         for step, part in enumerate(order[1:], 1):
             if step < self.size:
-                divisor = self.size if operation == "mean" and step == self.size - 1 else 0
-                into.append(_Adding(part, np.maximum if operation == "max" else np.add, divisor, self._block))
+                whole = self.size if step == self.size - 1 else 0
+                into.append(_Adding(part, operation, whole, self._block))
             else:
                 into.append(_Into(_bytes(part)))
         self._flow(self._head(OPERATIONS.index(operation), array), out, into, out[0].nbytes)
@@ -92,20 +83,20 @@ class Ring:
         self._look()
 
     def close(self) -> None:
-        self._following.close()
-        self._previous.close()
+        for connection in (self._following, self._previous):
+            hang_up(connection)
 
     def _head(self, kind: int, array: np.ndarray) -> bytes:
         self._number += 1
-        return _HEAD.pack(self._number, kind, type_code(array), array.nbytes)
+        return head(self._number, kind, array)
 
-    def _flow(self, head: bytes, out: List[memoryview], into: List[_Into], lead: int) -> None:
+    def _flow(self, begun: bytes, out: List[memoryview], into: List[_Into], lead: int) -> None:
         """Sends `out`: `lead` bytes of it at once, then as many as have come and are finished in `into`."""
-        views = iter([memoryview(head), *(view for view in out if view.nbytes)])
-        sinks = iter([_Head(head), *(sink for sink in into if sink.missing)])
+        views = iter([memoryview(begun), *(view for view in out if view.nbytes)])
+        sinks = iter([_Head(begun), *(sink for sink in into if sink.missing)])
         view: Optional[memoryview] = next(views)
         sink: Optional[_Into] = next(sinks)
-        may_send = len(head) + lead
+        may_send = len(begun) + lead
         while view is not None or sink is not None:
             got, gone = -1, -1
             if sink is not None:
@@ -128,7 +119,7 @@ class Ring:
             poll.register(self._previous, select.POLLIN)
         if writing:
             poll.register(self._following, select.POLLOUT)
-        while not poll.poll(LOOK_EVERY):
+        while not poll.poll(1000 * LOOK_EVERY):
             self._look()
 
 
@@ -161,11 +152,12 @@ class _Head(_Into):
 
 
 class _Adding(_Into):
-    """Bytes of elements that are added to (or compared with) those of `part`, block by block, by way of `block`."""
+    """Bytes of elements that are added to those of `part`, block by block, by way of `block`. With these it is the
+    total of `whole` ranks, if that is not 0."""
 
-    def __init__(self, part: np.ndarray, add: np.ufunc, divisor: int, block: np.ndarray) -> None:
+    def __init__(self, part: np.ndarray, operation: str, whole: int, block: np.ndarray) -> None:
         super().__init__(_bytes(part))
-        self._part, self._add, self._divisor = part, add, divisor
+        self._part, self._operation, self._whole = part, operation, whole
         size = part.dtype.itemsize
         self._block = block[: len(block) // size * size].view(part.dtype)
         self._at = self._filled = 0  # elements that are added; bytes in the block
@@ -178,9 +170,9 @@ class _Adding(_Into):
         self._filled += got
         if self._filled < part.nbytes:
             return 0
-        self._add(part, self._block[: len(part)], out=part)
-        if self._divisor:
-            np.divide(part, self._divisor, out=part)
+        add(self._operation, part, self._block[: len(part)])
+        if self._whole:
+            finish(self._operation, part, self._whole)
         self._at += len(part)
         self._filled = 0
         self.missing -= part.nbytes
@@ -211,16 +203,3 @@ def _receive(connection: socket.socket, into: memoryview) -> int:
     if not got:
         raise PeerLost("the learner before is gone")
     return got
-
-
-def said(head: bytes) -> str:
-    """The collective that begins with `head`, for people."""
-    number, kind, dtype, size = _HEAD.unpack_from(head)
-    names = [*(f"all_reduce of the {operation}" for operation in OPERATIONS), "all_gather", "barrier"]
-    what = names[kind] if kind < len(names) else f"broadcast of rank {kind - BROADCAST}"
-    return f"{what} ({size} bytes of {np.dtype(chr(dtype >> 8) + str(dtype & 0xFF)).name}) as its number {number}"
-
-
-def type_code(array: np.ndarray) -> int:
-    """The type of its elements: the same on all machines."""
-    return ord(array.dtype.kind) << 8 | array.dtype.itemsize

@@ -7,7 +7,7 @@ import operator
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, TypeVar, Union
 
 from . import contract
 from .errors import PeerLost
@@ -70,7 +70,7 @@ def session() -> Iterator[Session]:
 
 
 class Session:
-    """What a script may say to its job. Made by `session()`."""
+    """What a script may say to its job. Made by `session()` and `run`."""
 
     rank = 0  # this learner among those that train together
     size = 1
@@ -104,6 +104,7 @@ class Session:
         """The state of the last committed checkpoint, or None.
 
         A damaged one is passed over for the one before it. Raises OSError where there are some and none can be read.
+        Learners that train together go on from the last one that all have: where that is damaged, DamagedError.
         """
         if self._saver is None:
             return None
@@ -138,16 +139,17 @@ class Session:
             if channel.halted(now):
                 self._halt = True
             self._look()
+        due = state is not None and self._is_due(now)
+        hindered = self._saver is None or self._saver.busy
+        if due and channel is not None and not channel.reach():
+            hindered = True  # the next attempt does again what nobody has heard of
         if self._overlay is not None and self.size > 1:
-            self._step_together(self._overlay, state, now)
-            return
+            due, hindered = self._agree(self._overlay, due, hindered)
         if self._halt:
             self._leave(state)
-        if state is None or self._saver is None or self._saver.busy:
+        if state is None or self._saver is None or hindered:
             return
-        if self._is_due(now):
-            if channel is not None and not channel.reach():
-                return  # the next attempt does again what nobody has heard of
+        if due:
             self._saver.snapshot(step, state() if callable(state) else state)
             self._saved_at, self._saved_step = time.monotonic(), step
         elif not self._checked and not callable(state):
@@ -193,21 +195,14 @@ class Session:
             raise SystemExit(contract.EXIT_AGAIN) from None
         return self._channel.world
 
-    def _step_together(self, overlay: Overlay, state: Optional[State], now: float) -> None:
-        """Halts and saves where the others do: a step at which not all have a state is none to go on from."""
+    def _agree(self, overlay: Overlay, due: bool, hindered: bool) -> Tuple[bool, bool]:
+        """Halting and saving are for all at one step, and the first rank says when it is time to save."""
         import numpy as np
 
-        channel, saver = self._channel, self._saver
-        due = self.rank == 0 and state is not None and self._is_due(now)
-        hindered = saver is None or saver.busy or (channel is not None and due and not channel.reach())
-        wishes = np.array([self._halt, due, hindered], np.int32)
+        wishes = np.array([self._halt, due and self.rank == 0, hindered], np.int32)
         overlay.all_reduce(wishes, "max")
         self._halt, due, hindered = (bool(wish) for wish in wishes)
-        if self._halt:
-            self._leave(state)
-        if due and not hindered and state is not None and saver is not None:
-            saver.snapshot(self._step, state() if callable(state) else state)
-            self._saved_at, self._saved_step = time.monotonic(), self._step
+        return due, hindered
 
     def _look(self) -> None:
         """Raises PeerLost when this world is over."""
@@ -309,6 +304,7 @@ class Session:
                 signal.signal(signal.SIGTERM, self._previous_handler or signal.SIG_DFL)
 
     def _forget(self) -> None:
+        self._overlay = None  # its connections are closed with the last reference, and are the parent's as well
         if self._channel is not None:
             self._channel.drop()
         self._channel = self._saver = None

@@ -8,17 +8,17 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from .collective import ALL_GATHER, BARRIER, BROADCAST, OPERATIONS, add, chunks, finish, head, said
 from .common_memory import BEGIN, CommonMemory
 from .errors import Mismatch
-from .ring import ALL_GATHER, BARRIER, BROADCAST, OPERATIONS, chunks, said, type_code
 
 SLOT = 1 << 20  # bytes of an array of its own that a rank shows the others at a time
 SLOTS = 3  # one is filled, one added up, one emptied: so one meeting a round is enough
 ADD_BLOCK = 1 << 16  # bytes of common memory added up at a time: still in the processor's cache when written
-_HEAD = struct.Struct("=QIIQQ")  # as the ring's, and where in the common memory
+_PLACE = struct.Struct("=Q")  # behind a head: where in the common memory the array is
 _ELSEWHERE = (1 << 64) - 1
 
-_Where = Tuple[int, int]  # the how manieth memory, and the place in it in bytes
+_Where = Tuple[int, int]  # which of the memories that a rank has made, and the byte in it
 
 
 class Shared:
@@ -41,12 +41,11 @@ class Shared:
     def all_reduce(self, array: np.ndarray, operation: str) -> None:
         """As `Ring.all_reduce`, with the same bits."""
         where = self._where(array)
-        head = self._head(OPERATIONS.index(operation), array, where)
-        add = _Adding(operation, self.size)
+        begun = self._head(OPERATIONS.index(operation), array, where)
         if where is None:
-            self._reduce_by_slots(head, array, add)
+            self._reduce_by_slots(begun, array, operation)
         else:
-            self._reduce_in_place(head, array, where, add)
+            self._reduce_in_place(begun, array, where, operation)
 
     def all_gather(self, rows: np.ndarray) -> None:
         """As `Ring.all_gather`."""
@@ -63,7 +62,7 @@ class Shared:
     def close(self) -> None:
         self._common.close()
 
-    def _reduce_by_slots(self, head: Optional[bytes], array: np.ndarray, add: "_Adding") -> None:
+    def _reduce_by_slots(self, begun: Optional[bytes], array: np.ndarray, operation: str) -> None:
         """Round by round: show a piece of each chunk, add up that of the own one, take all that are added up."""
         parts = [array[part] for part in chunks(len(array), self.size)]
         most = SLOT // self.size // array.itemsize  # elements of a chunk that are shown at a time
@@ -74,37 +73,38 @@ class Shared:
             shown = [slot.reshape(self.size, most) for slot in shown]
             for piece, slot in zip(pieces, shown[self.rank]):
                 slot[: len(piece)] = piece
-            self._meet(head)
-            head = None
+            self._meet(begun)
+            begun = None
             _take(last)
             mine = slice(len(pieces[self.rank]))
-            add.up([shown[(self.rank + step) % self.size][self.rank][mine] for step in range(self.size)])
+            ranks = [(self.rank + step) % self.size for step in range(self.size)]
+            _add_up(operation, [shown[rank][self.rank][mine] for rank in ranks])
             last = [(piece, shown[rank][rank]) for rank, piece in enumerate(pieces)]
         self._meet()
         _take(last)
 
-    def _reduce_in_place(self, head: bytes, array: np.ndarray, where: _Where, add: "_Adding") -> None:
+    def _reduce_in_place(self, begun: bytes, array: np.ndarray, where: _Where, operation: str) -> None:
         """Adds up the own chunk of all ranks' arrays, and writes it into each of them."""
         index, at = where
         order = [(self.rank + step) % self.size for step in range(self.size)]
-        self._meet(head)
+        self._meet(begun)
         views = [self._common.of[rank][index][at : at + array.nbytes].view(array.dtype) for rank in order]
         mine, most = chunks(len(array), self.size)[self.rank], ADD_BLOCK // array.itemsize
         for begin in range(mine.start, mine.stop, most):
             total, *others = (view[begin : min(begin + most, mine.stop)] for view in views)
-            add.up([total, *others])
+            _add_up(operation, [total, *others])
             for other in others:
                 other[:] = total
         self._meet()
 
-    def _copy(self, head: Optional[bytes], rows: np.ndarray, roots: Sequence[int]) -> None:
+    def _copy(self, begun: Optional[bytes], rows: np.ndarray, roots: Sequence[int]) -> None:
         """Row i, of bytes, comes from rank `roots[i]` to all."""
         for at in range(0, max(1, rows.shape[1]), SLOT):
             pieces, slots = rows[:, at : at + SLOT], self._next_slots()
             if self.rank in roots:
                 slots[self.rank][: pieces.shape[1]] = pieces[roots.index(self.rank)]
-            self._meet(head)
-            head = None
+            self._meet(begun)
+            begun = None
             _take([(piece, slots[root]) for root, piece in zip(roots, pieces) if root != self.rank])
 
     def _next_slots(self) -> List[np.ndarray]:
@@ -123,29 +123,20 @@ class Shared:
     def _head(self, kind: int, array: np.ndarray, where: Optional[_Where] = None) -> bytes:
         self._number += 1
         place = _ELSEWHERE if where is None else where[0] << 48 | where[1]
-        return _HEAD.pack(self._number, kind, type_code(array), array.nbytes, place)
+        return head(self._number, kind, array) + _PLACE.pack(place)
 
-    def _meet(self, head: Optional[bytes] = None) -> None:
-        """With the `head` of a collective: the others must call the same one."""
-        for rank, theirs in enumerate(self._common.meet(head or b"")):
-            if theirs != head:
-                raise Mismatch(f"this learner calls {said(head or b'')}, rank {rank} {said(theirs)}")
+    def _meet(self, begun: Optional[bytes] = None) -> None:
+        """With the head of a collective that has `begun`: the others must call the same one."""
+        for rank, theirs in enumerate(self._common.meet(begun or b"")):
+            if theirs != begun:
+                raise Mismatch(f"this learner calls {said(begun or b'')}, rank {rank} {said(theirs)}")
 
 
-class _Adding:
-    """How the arrays of all ranks become one."""
-
-    def __init__(self, operation: str, size: int) -> None:
-        self._add = np.maximum if operation == "max" else np.add
-        self._divisor = size if operation == "mean" else 0
-
-    def up(self, arrays: List[np.ndarray]) -> None:
-        """Into the first, in their order."""
-        total = arrays[0]
-        for array in arrays[1:]:
-            self._add(total, array, out=total)
-        if self._divisor:
-            np.divide(total, self._divisor, out=total)
+def _add_up(operation: str, arrays: List[np.ndarray]) -> None:
+    """Into the first, in their order."""
+    for array in arrays[1:]:
+        add(operation, arrays[0], array)
+    finish(operation, arrays[0], len(arrays))
 
 
 def _take(pieces: List[Tuple[np.ndarray, np.ndarray]]) -> None:

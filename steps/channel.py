@@ -50,13 +50,13 @@ class Channel:
     def hand(self, message: Message, what: socket.socket) -> None:
         """Sends `message` over a Unix socket, `what` with its first byte. Raises ClosedError where it can't at once."""
         self.flush()
+        if self._unsent:
+            raise ClosedError("it does not read what it is sent")
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         try:
-            if self._unsent:
-                raise BlockingIOError
             self._unsent = line[socket.send_fds(self._socket, [line], [what.fileno()]) :]
         except OSError as error:
-            raise ClosedError(str(error) or "it does not read what it is sent") from None
+            raise ClosedError(str(error)) from None
 
     def receive(self) -> list[Message]:
         """The messages that have come. Raises ClosedError at the end, and for what is no JSON object or too long."""

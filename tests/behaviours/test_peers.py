@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -197,8 +196,11 @@ def test_a_framework_of_its_own_is_started_again(user: User) -> None:
     folder = user.job(**PEERS)
     (folder / "train.py").write_text(FRAMEWORK)
     job = user.train(folder)
-    kept: Callable[[], list[Path]] = lambda: list(user.volume(job).rglob("at-0"))  # noqa: E731
-    user.wait_for(lambda: bool(kept()) and int(kept()[0].read_text() or 0) > 10, "the tenth step", 120)
+
+    def at() -> int:
+        return max((int(path.read_text()) for path in user.volume(job).rglob("at-0")), default=0)
+
+    user.wait_for(lambda: at() > 10, "the tenth step")
     assert user.kill("learner"), user.story()
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert [len((user.results(job) / f"starts-{rank}").read_text()) for rank in range(3)] == [2, 2, 2]

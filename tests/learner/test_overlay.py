@@ -194,6 +194,22 @@ def test_one_that_is_killed_is_an_error_at_once(shared_memory: bool) -> None:
         assert all("is gone" in said or "given up" in said for said in found.values())
 
 
+@WAYS
+def test_closing_ends_what_is_on_its_way(shared_memory: bool) -> None:
+    """A script that gives up must not hang in the collective that it has left running."""
+
+    def body(overlay: Overlay) -> bool:
+        overlay.barrier()
+        if overlay.rank == 0:
+            under_way = overlay.all_reduce_async(np.ones(1 << 20))
+            overlay.close()
+            with pytest.raises(PeerLost):
+                under_way.wait()
+        return True
+
+    assert Learners(1 + 1, body, shared_memory).results()[0] is True
+
+
 class Enough(Exception):  # noqa: N818
     """Raised to end a wait."""
 
