@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from ..learner import contract
 
 STORE_ROLES = ("store-results", "store-after-failure")
-ORDER = ("network", "download", "checkpoint", "learner", *STORE_ROLES)
+MEMBERS = (contract.PARAMETER_SERVER, contract.LEARNER)
+ORDER = ("network", "download", "checkpoint", *MEMBERS, *STORE_ROLES)
 ENDED = ("Succeeded", "Failed", "Error")
 WAITING = "Waiting"  # between two attempts: the last one ended, the next has not begun
 ITEM = re.compile(r"\((\d+):(\d+)\)")  # Argo names the items of a list `task(position:value)`
@@ -47,7 +48,8 @@ class NodeStatus(NamedTuple):
 
     @property
     def role(self) -> str:
-        return "learner" if self.learner else self.name
+        role = self.name.rpartition("-")[0]
+        return role if role in MEMBERS else self.name
 
     @property
     def learner(self) -> int | None:
@@ -127,7 +129,7 @@ def read_nodes(status: dict[str, Any]) -> list[NodeStatus]:
     for key, node in nodes.items():
         if node.get("type") == "Pod" and key not in attempts_of_others:
             _add(found, node, [node])
-    return sorted(found.values(), key=lambda node: (ORDER.index(node.role), node.learner or 0))
+    return sorted(found.values(), key=lambda node: (ORDER.index(node.role), len(node.name), node.name))
 
 
 def _add(found: dict[str, NodeStatus], node: dict[str, Any], attempts: list[dict[str, Any]]) -> None:
@@ -138,8 +140,8 @@ def _add(found: dict[str, NodeStatus], node: dict[str, Any], attempts: list[dict
 
 def _name(node: dict[str, Any]) -> str:
     role: str = node.get("templateName", "")
-    if role == "learner":
-        return contract.learner_name(_index(node))
+    if role in MEMBERS:
+        return contract.member_name(role, _index(node))
     return role if role in ORDER else ""
 
 
@@ -176,7 +178,7 @@ def _attempt_number(node: dict[str, Any]) -> int:
 
 def words(node: NodeStatus) -> str:
     """A step or learner in a sentence."""
-    return f"learner {node.learner}" if node.learner else node.name
+    return node.name.replace("-", " ") if node.role in MEMBERS else node.name
 
 
 def one_line(text: str) -> str:

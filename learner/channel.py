@@ -35,6 +35,7 @@ class Channel:
         self.world: Dict[str, Any] = {}
         self.halt = False
         self.broken = False  # the world is over, and the next has not been announced
+        self.ended = False  # the job's end is decided, without us
         self._descriptors: List[int] = []  # that the agent has handed over
         self._records: List[Record] = []
         self._of: Optional[int] = None
@@ -176,6 +177,8 @@ class Channel:
             self.world, self.broken = message, False
         elif kind == contract.BREAK:
             self.broken = True
+        elif kind == contract.END:
+            self.ended = True
 
     def _hang_up(self) -> None:
         if self._socket is not None:

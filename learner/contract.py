@@ -73,7 +73,8 @@ RESERVED_IN_JOB_DIR = ("model-code", "logs", "checkpoints", ".ffdl")
 
 # --- environment names ------------------------------------------------------------------------------------------------
 JOB_ID_ENV = "FFDL_JOB_ID"
-INDEX_ENV = "FFDL_INDEX"  # 0-based index of a learner
+ROLE_ENV = "FFDL_ROLE"  # of an agent: LEARNER, if it is not set, or PARAMETER_SERVER
+INDEX_ENV = "FFDL_INDEX"  # 0-based index of a learner or parameter server
 ATTEMPT_ENV = "FFDL_ATTEMPT"  # 0-based attempt of a pod (Argo's {{retries}})
 OUTCOME_ENV = "FFDL_OUTCOME"  # store-results: the outcome of what came before it
 POD_IP_ENV = "FFDL_POD_IP"
@@ -88,6 +89,10 @@ THREAD_ENVS = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+
+# --- who is in a job --------------------------------------------------------------------------------------------------
+LEARNER, PARAMETER_SERVER = "learner", "parameter-server"  # roles, and the names of their templates
+LOCKSTEP = ("sync", "average")  # modes of parameter servers in which no learner goes on before all have sent theirs
 
 # --- annotations and labels of the Workflow ---------------------------------------------------------------------------
 LABEL_JOB = "ffdl.org/job"  # on every pod
@@ -163,7 +168,9 @@ class JobSpec:
     memory: int
     results: Optional[Store]  # None: no results are kept
     data: Optional[Store] = None
-    distribution: str = "none"
+    distribution: str = "none"  # none, peer, parameter-server
+    servers: int = 0  # parameter servers
+    mode: str = ""  # of these: sync, async, easgd, average
     completion: str = "all"  # all, first, master
     retry_attempts: int = 0
     retry_on: List[str] = field(default_factory=lambda: ["crash", "out-of-memory"])
@@ -191,6 +198,11 @@ class JobSpec:
                 values[key] = Store(**values[key])
         return cls(**values)
 
+    @property
+    def lockstep(self) -> bool:
+        """No learner can go on without all others."""
+        return self.distribution == "peer" or self.mode in LOCKSTEP
+
     # FfDL's paths (CONTRACT: 4.1), as a learner sees them
     def data_dir(self) -> str:
         if self.data is None:
@@ -209,7 +221,18 @@ class JobSpec:
 
 def learner_name(index: int) -> str:
     """Folder and display name of learner `index` (0-based): people number learners from 1, as LEARNER_ID does."""
-    return f"learner-{index + 1}"
+    return member_name(LEARNER, index)
+
+
+def member_name(role: str, index: int) -> str:
+    """As `learner_name`, also of a parameter server."""
+    return f"{role}-{index + 1}"
+
+
+def is_member_name(name: str) -> bool:
+    """Whether `name` is that of a learner or a parameter server."""
+    role, _, number = name.rpartition("-")
+    return role in (LEARNER, PARAMETER_SERVER) and number.isdecimal()
 
 
 def pod_name(workflow: str, node: Mapping[str, Any]) -> str:

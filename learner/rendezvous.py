@@ -21,7 +21,7 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
-from typing import Callable, Collection, Dict, Optional, Tuple, Union
+from typing import Callable, Collection, Dict, Generator, Optional, Tuple, Union
 
 from .collective import LOOK_EVERY
 from .errors import PeerLost
@@ -110,32 +110,45 @@ def admit(
 ) -> Dict[int, socket.socket]:
     """The connections of the ranks `wanted`, waited for until `look`, called twice a second, raises."""
     admitted: Dict[int, socket.socket] = {}
+    coming = arrivals(place, listener, lambda rank: rank in wanted and rank not in admitted, look)
+    try:
+        while len(admitted) < len(wanted):
+            rank, connection = next(coming)
+            admitted[rank] = connection
+    except BaseException:
+        for connection in admitted.values():
+            connection.close()
+        raise
+    finally:
+        coming.close()
+    return admitted
+
+
+def arrivals(
+    place: Place, listener: socket.socket, wanted: Callable[[int], bool], look: Callable[[], None]
+) -> Generator[Tuple[int, socket.socket], None, None]:
+    """Ranks that are `wanted` and their connections, as they come, until `look`, called twice a second, raises."""
     listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         try:
-            while len(admitted) < len(wanted):
+            while True:
                 for key, _ in selector.select(LOOK_EVERY):
                     if key.data is None:
                         _open(selector, listener)
                     elif key.data.read():
                         selector.unregister(key.fileobj)
                         rank = key.data.rank(place)
-                        if rank in wanted and rank not in admitted and key.data.welcome(place):
-                            admitted[rank] = key.data.connection
+                        if rank is not None and wanted(rank) and key.data.welcome(place):
+                            yield rank, key.data.connection
                         else:
                             key.data.turn_away("it does not belong to this world")
                 _turn_away(selector)
                 look()
-        except BaseException:
-            for connection in admitted.values():
-                connection.close()
-            raise
         finally:
             for key in list(selector.get_map().values()):
                 if key.data is not None:
                     key.data.close()
-    return admitted
 
 
 def _open(selector: selectors.BaseSelector, listener: socket.socket) -> None:

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, Ty
 
 from . import contract
 from .errors import PeerLost
+from .world import World
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:  # the rest is imported when a session begins: importing this library costs next to nothing
+    import socket
     from typing import Callable
 
     from .channel import Channel
     from .overlay import Overlay
+    from .parameter_server import Optimizer, Parameters, ParameterServer
     from .saver import Saver
 
     State = Union[Dict[Any, Any], Callable[[], Dict[Any, Any]]]
@@ -79,6 +82,7 @@ class Session:
     def __init__(self, follows: bool = False) -> None:
         self._follows = follows  # it goes on from one world to the next
         self._overlay: Optional[Overlay] = None
+        self._server: Optional[ParameterServer] = None
         self._channel: Optional[Channel] = None
         self._saver: Optional[Saver] = None
         self._halt = False
@@ -87,16 +91,16 @@ class Session:
         self._saved_step = 0
         self._saved_at = time.monotonic()
         self._previous_handler: Any = None
-        world = self._join()
-        self._enter(world)
-        self._interval: Optional[float] = world.get("interval")
-        self._steps: Optional[int] = world.get("steps") or None
-        folder = world.get("checkpoint_dir") or os.environ.get(CHECKPOINT_DIR_ENV)
+        told = self._join()
+        self._enter(told)
+        self._interval: Optional[float] = told.get("interval")
+        self._steps: Optional[int] = told.get("steps") or None
+        folder = told.get("checkpoint_dir") or os.environ.get(CHECKPOINT_DIR_ENV)
         if folder:
             from .saver import Saver
 
-            about = {"generation": self.generation, "epoch": world.get("epoch", 0), "world_size": self.size}
-            self._saver = Saver(os.path.abspath(folder), world.get("keep", 1), about, self._committed)
+            about = {"generation": self.generation, "epoch": told.get("epoch", 0), "world_size": self.size}
+            self._saver = Saver(os.path.abspath(folder), told.get("keep", 1), about, self._committed)
         if self._channel is not None or self._saver is not None:
             self._watch_for_termination()
 
@@ -110,12 +114,13 @@ class Session:
             return None
         from . import checkpoint, saver
 
-        if self._begins is None:
+        begins = self.world.step
+        if begins is None:
             found = checkpoint.restore(self._saver.folder, saver.warn)
         else:
-            found = checkpoint.restore_at(self._saver.folder, self._begins)
+            found = checkpoint.restore_at(self._saver.folder, begins)
             if self._channel is not None:
-                self._channel.tell({"type": contract.RESTORED, "step": self._begins})
+                self._channel.tell({"type": contract.RESTORED, "step": begins})
         if found is None:
             return None
         self._step = self._saved_step = found[0].step
@@ -138,7 +143,9 @@ class Session:
             channel.record(step, of, {name: _number(name, value) for name, value in metrics.items()}, now)
             if channel.halted(now):
                 self._halt = True
-            self._look()
+            self.look()
+        if self._server is not None and self._server.leaving:
+            self._halt = True
         due = state is not None and self._is_due(now)
         hindered = self._saver is None or self._saver.busy
         if due and channel is not None and not channel.reach():
@@ -146,12 +153,12 @@ class Session:
         if self._overlay is not None and self.size > 1:
             due, hindered = self._agree(self._overlay, due, hindered)
         if self._halt:
-            self._leave(state)
+            self._halt_with(state)
         if state is None or self._saver is None or hindered:
             return
         if due:
-            self._saver.snapshot(step, state() if callable(state) else state)
-            self._saved_at, self._saved_step = time.monotonic(), step
+            self._servers_save()
+            self.snapshot(step, state() if callable(state) else state)
         elif not self._checked and not callable(state):
             self._checked = True  # a state that can't be saved is an error now, not at the first checkpoint
             self._saver.prepare(state, copies=self._interval is not None or self._steps is not None)
@@ -161,25 +168,90 @@ class Session:
         if self._overlay is None:
             from .overlay import Overlay, Place
 
-            addresses = [(str(host), int(port)) for host, port in self._world.get("addresses") or [("", 0)]]
-            place = Place(self.rank, self.generation, bytes.fromhex(self._world.get("key") or ""))
-            if self._channel is None or len(addresses) == 1:
-                self._overlay = Overlay(place, addresses[:1])
+            world = self.world
+            place = Place(self.rank, self.generation, world.key)
+            if self._channel is None or len(world.addresses) < 2:
+                self._overlay = Overlay(place, world.addresses[:1] or [("", 0)])
             else:
-                with self._channel.listener() as listener:
-                    self._overlay = Overlay(place, addresses, listener, self._look)
+                with self.listener() as listener:
+                    self._overlay = Overlay(place, world.addresses, listener, self.look)
         return self._overlay
+
+    def parameter_server(
+        self, parameters: Union[Parameters, Any], optimizer: Optimizer, **options: Any
+    ) -> ParameterServer:
+        """The job's parameter servers, which keep `parameters` (a dict of arrays, or one) for all learners.
+
+        `options` as of `learner.parameter_server.ParameterServer`. Where a job has none, and outside of one, the
+        optimizer works here. Raises PeerLost, Mismatch.
+        """
+        from .parameter_server import ParameterServer
+        from .rendezvous import Place
+
+        world = self.world
+        if world.mode in contract.LOCKSTEP and self.size > 1:
+            self.overlay()  # by which all agree when to save and halt
+        place = Place(self.rank, self.generation, world.key)
+        mode = world.mode or "sync"
+        if self._server is not None:
+            self._server.close()
+        self._server = ParameterServer(place, world.servers, parameters, optimizer, mode, look=self.look, **options)
+        return self._server
 
     def save(self, state: State) -> bool:
         """Saves `state` now, as that of the last step. Returns whether it is on the disk; False outside a job.
 
         Where it could not be written there is a warning, and the last committed checkpoint stays. Raises TypeError.
         """
+        self._servers_save()
         if self._saver is None:
             return False
         done = self._saver.save(self._step, state() if callable(state) else state)
         self._saved_at, self._saved_step = time.monotonic(), self._step
         return done
+
+    # --- for parameter servers, which are members of the job as well ----------------------------------------------
+
+    @property
+    def halting(self) -> bool:
+        """The job was asked to halt, or this process to end."""
+        return self._halt or (self._channel is not None and self._channel.halt)
+
+    def look(self) -> None:
+        """Hears what the job has to say. Raises PeerLost when this world is over."""
+        channel = self._channel
+        if channel is not None and self._follows:
+            channel.look()
+            if channel.ended:
+                raise Halted
+            if channel.broken or channel.world.get("generation") != self.generation:
+                raise PeerLost("another member of the job was lost")
+
+    def listener(self) -> socket.socket:
+        """Where other members find this one. Raises ConnectionError."""
+        if self._channel is None:
+            raise ConnectionError("there is no job")
+        return self._channel.listener()
+
+    def snapshot(self, step: int, state: Dict[Any, Any]) -> None:
+        """Copies `state`, and saves the copy while the caller goes on."""
+        if self._saver is not None:
+            self._saver.snapshot(step, state)
+        self._saved_at, self._saved_step = time.monotonic(), step
+
+    def leave(self) -> None:
+        """Halts with what is saved already. Raises Halted."""
+        if self._saver is not None:
+            self._saver.finish()
+        if self._channel is not None:
+            self._channel.close({"type": contract.HALTED, "step": self._step})
+        raise Halted
+
+    # --------------------------------------------------------------------------------------------------------------
+
+    def _servers_save(self) -> None:
+        if self._server is not None and self.rank == 0:
+            self._server.save(self._step)
 
     def _join(self) -> Dict[str, Any]:
         address = os.environ.get(contract.AGENT_SOCKET_ENV)
@@ -204,14 +276,6 @@ class Session:
         self._halt, due, hindered = (bool(wish) for wish in wishes)
         return due, hindered
 
-    def _look(self) -> None:
-        """Raises PeerLost when this world is over."""
-        channel = self._channel
-        if channel is not None and self._follows:
-            channel.look()
-            if channel.broken or channel.world.get("generation") != self.generation:
-                raise PeerLost("another learner was lost")
-
     def _renew(self, error: PeerLost) -> None:
         """Waits for the next world. Raises `error` where there is none to come, Halted where the job is to halt."""
         channel = self._channel
@@ -225,19 +289,17 @@ class Session:
             if not channel.broken and time.monotonic() > deadline:
                 raise error
             channel.wait(0.5)
-            if channel.halt or self._halt:
-                _say("halted between two worlds")
-                channel.close({"type": contract.HALTED, "step": self._step})
+            if channel.ended:
                 raise Halted
+            if self.halting:
+                _say("halted between two worlds")
+                self.leave()
         self._enter(channel.world)
-        _say(f"another learner was lost ({error}); going on in generation {self.generation}")
+        _say(f"{error}; going on in generation {self.generation}")
 
-    def _enter(self, world: Dict[str, Any]) -> None:
-        self._world = world
-        self.rank = world.get("rank", 0)
-        self.size = world.get("size", 1)
-        self.generation = world.get("generation", 0)
-        self._begins: Optional[int] = world.get("step")  # the step that all go on from; None: the own last one
+    def _enter(self, told: Dict[str, Any]) -> None:
+        self.world = World.from_message(told)
+        self.rank, self.size, self.generation = self.world.rank, self.world.size, self.world.generation
         if self._saver is not None:
             self._saver.about.update(generation=self.generation, world_size=self.size)
             self._saved_at = time.monotonic()
@@ -245,7 +307,9 @@ class Session:
     def _leave_overlay(self) -> None:
         if self._overlay is not None:
             self._overlay.close()
-            self._overlay = None
+        if self._server is not None:
+            self._server.close()
+        self._overlay = self._server = None
 
     def _is_due(self, now: float) -> bool:
         if self._interval is not None and now - self._saved_at >= self._interval:
@@ -253,7 +317,7 @@ class Session:
         every = self._steps
         return every is not None and self._step // every != self._saved_step // every
 
-    def _leave(self, state: Optional[State]) -> None:
+    def _halt_with(self, state: Optional[State]) -> None:
         saved = state is not None and self.save(state)
         if saved:
             _say(f"halted at step {self._step}, its state is saved")
@@ -304,7 +368,7 @@ class Session:
                 signal.signal(signal.SIGTERM, self._previous_handler or signal.SIG_DFL)
 
     def _forget(self) -> None:
-        self._overlay = None  # its connections are closed with the last reference, and are the parent's as well
+        self._overlay = self._server = None  # their connections are the parent's: closed with the last reference
         if self._channel is not None:
             self._channel.drop()
         self._channel = self._saver = None

@@ -1,4 +1,4 @@
-"""The main process of a learner's pod, around the user's command.
+"""The main process of a learner's pod, around the user's command, and of a parameter server's around ours.
 
 `python -m ffdl.steps.agent`. Joins the job, runs the command, forwards halt, judges its end. Exit codes: 0 done, 75
 "again, please", 70 the job failed elsewhere; anything else is the user's.
@@ -11,12 +11,14 @@ import errno
 import json
 import os
 import selectors
+import shlex
 import signal
 import socket
 import sys
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from ..learner import contract
@@ -39,22 +41,31 @@ ANSWER_WITHIN = 15.0  # seconds a halting agent waits to hear what its outcome i
 READABLE_EVERY = 15.0  # seconds between two looks at the modes of what the command has written
 STILL_MOST = 30.0  # seconds that a command may be stopped while other learners wait for it
 STILL_LOOK = 2.0
+SERVER = f"exec {shlex.quote(sys.executable)} -m ffdl.learner.serving"  # the command of a parameter server
 LONG_RUN = 60.0  # seconds: a command that lived that long was not killed within moments of its start
 
 
 class Agent:
-    """One attempt of one learner. `run` returns the exit code of the pod."""
+    """One attempt of one learner, or parameter server. `run` returns the exit code of the pod."""
 
     def __init__(
-        self, spec: contract.JobSpec, job_id: str, index: int, attempt: int, token: str, secret: dict[str, str]
+        self,
+        spec: contract.JobSpec,
+        job_id: str,
+        index: int,
+        attempt: int,
+        token: str,
+        secret: dict[str, str],
+        role: str = contract.LEARNER,
     ) -> None:
-        self.spec, self.job_id, self.index, self.attempt = spec, job_id, index, attempt
+        self.spec, self.job_id, self.index, self.attempt, self.role = spec, job_id, index, attempt, role
+        self._name = contract.member_name(role, index)
         self._secret = secret
         self._run_dir = contract.path(contract.RUN_DIR)
         self._port = free_port()
         join = {
             "token": token,
-            "role": "learner",
+            "role": role,
             "index": index,
             "incarnation": uuid.uuid4().hex,
             "attempt": attempt,
@@ -90,8 +101,8 @@ class Agent:
         self._files: tuple[int, int] = (0, 0)
         self._readable_at = 0.0
         self._terminated = self._said_shell = False
-        own = os.path.join(contract.path(contract.LOG_DIR), contract.learner_name(index))
-        self._output = Output(own, job_id, contract.learner_name(index), _extractor(spec))
+        own = os.path.join(contract.path(contract.LOG_DIR), self._name)
+        self._output = Output(own, job_id, self._name, _extractor(spec))
         self._script = Script(
             self._run_dir, self._selector, self._output, self._place, self._committed, self._restored, self._door
         )
@@ -204,7 +215,7 @@ class Agent:
             self._leave(contract.EXIT_FINAL, f"the job has ended: {message.get('reason', '')}", now)
         elif kind == contract.REFUSED:
             if "later attempt" in str(message.get("reason", "")):
-                self._leave(contract.EXIT_AGAIN, "a later attempt of this learner is running", now)
+                self._leave(contract.EXIT_AGAIN, "a later attempt is running", now)
             else:
                 self._link.drop(now)
 
@@ -345,8 +356,9 @@ class Agent:
 
     @property
     def _may_start(self) -> bool:
-        """Where learners train together, what was killed has ended the world: it starts again in the next one."""
-        return not self._together or (self._world or {}).get("generation") != self._generation
+        """What others can't go on without has ended the world when it was killed: it starts again in the next one."""
+        alone = not self._together or (self.role == contract.LEARNER and not self.spec.lockstep)
+        return alone or (self._world or {}).get("generation") != self._generation
 
     def _keep_moving(self, command: Command, now: float) -> None:
         """A command that is stopped keeps those waiting that train with it: not for ever."""
@@ -434,6 +446,7 @@ class Agent:
             return
         self._leaving = (code, now + min(LEAVE_GRACE, self.spec.halt_grace))
         self._restart_at = None
+        self._script.end()
         if self._command is not None:
             self._output.say(why)
             self._signalled = True
@@ -444,7 +457,7 @@ class Agent:
     def _place(self) -> Message:
         """What a session is told. Without a `distribution` each learner is a world of its own."""
         assert self._world is not None
-        own = {name: self._world.get(name) for name in ("rank", "size", "addresses", "key", "step")}
+        own = {name: self._world.get(name) for name in ("rank", "size", "addresses", "servers", "mode", "key", "step")}
         return {
             "type": contract.WORLD,
             "generation": self._world.get("generation", 0),
@@ -452,7 +465,8 @@ class Agent:
             "checkpoint_dir": self._checkpoint_dir(),
             "interval": self.spec.checkpoint_interval,
             "steps": self.spec.checkpoint_steps,
-            "keep": self.spec.checkpoint_keep,
+            # where one has saved the next step, and another has not yet, the one before is what all have
+            "keep": max(2, self.spec.checkpoint_keep) if self._together else self.spec.checkpoint_keep,
             "epoch": self._link.epoch,
             "learners": self.spec.learners,
             "index": self.index,
@@ -470,7 +484,8 @@ class Agent:
 
     def _checkpoint_dir(self) -> str:
         folder = contract.path(contract.CHECKPOINT_DIR)
-        return folder if self.spec.learners == 1 else os.path.join(folder, contract.learner_name(self.index))
+        alone = self.spec.learners == 1 and self.role == contract.LEARNER
+        return folder if alone else os.path.join(folder, self._name)
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -520,7 +535,10 @@ def main() -> int:
         with contextlib.suppress(FileNotFoundError):
             secret = json.loads(_load(contract.TOKEN_DIR, contract.SECRET_ENV_FILE))
         index, attempt = int(os.environ[contract.INDEX_ENV]), int(os.environ.get(contract.ATTEMPT_ENV) or 0)
-        agent = Agent(spec, os.environ[contract.JOB_ID_ENV], index, attempt, token, secret)
+        role = os.environ.get(contract.ROLE_ENV) or contract.LEARNER
+        if role == contract.PARAMETER_SERVER:
+            spec, secret = replace(spec, command=SERVER, env={}, metrics={}, gpus=0.0), {}
+        agent = Agent(spec, os.environ[contract.JOB_ID_ENV], index, attempt, token, secret, role)
     except (OSError, ValueError, KeyError) as error:
         print(f"ffdl: the learner can't start: {error}", file=sys.stderr)
         return contract.EXIT_AGAIN if isinstance(error, OSError) else contract.EXIT_FINAL

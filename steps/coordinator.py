@@ -16,7 +16,7 @@ from ..learner.waiting import judge as judge_waiting
 from .channel import Message
 from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship, Stop
 from .journal import State
-from .members import Member, checkpoint_of, count, is_number, member_of
+from .members import Member, checkpoint_of, count, is_number, member_of, words
 from .verdict import OUT_OF_MEMORY, judge, size
 from .view import Snapshot
 from .worlds import Worlds, recorded
@@ -119,7 +119,7 @@ class Coordinator:
             yield Send(conn, {"type": contract.REFUSED, "reason": "wrong token"})
             yield Close(conn, "wrong token")
             return
-        member = member_of(message, self.spec.learners)
+        member = member_of(message, self.spec)
         if member is None:
             yield Send(conn, {"type": contract.REFUSED, "reason": "no such member"})
             yield Close(conn, "no such member")
@@ -127,12 +127,12 @@ class Coordinator:
         index = member.index
         old = self.members.get(index)
         if old is not None and member.attempt < old.attempt:
-            yield Send(conn, {"type": contract.REFUSED, "reason": "a later attempt of this learner has joined"})
+            yield Send(conn, {"type": contract.REFUSED, "reason": "a later attempt has joined"})
             yield Close(conn, "an earlier attempt")
             return
         if old is not None and old.conn is not None and old.conn != conn:
             if old.incarnation != member.incarnation:
-                refusal = {"type": contract.REFUSED, "reason": "a later attempt of this learner has joined"}
+                refusal = {"type": contract.REFUSED, "reason": "a later attempt has joined"}
                 yield Send(old.conn, refusal)
             yield Close(old.conn, "it joined again")
         member.conn, member.heard = conn, now
@@ -152,7 +152,7 @@ class Coordinator:
         elif self.halting is not None:
             yield Send(conn, {"type": contract.HALT})
         else:
-            if old is not None and old.incarnation != member.incarnation:
+            if old is not None and old.incarnation != member.incarnation and self.worlds.needs(member):
                 yield from self.worlds.end()
             if self.formed:
                 yield Send(conn, self.worlds.message(member))
@@ -180,11 +180,14 @@ class Coordinator:
             yield Ship()
         elif kind == contract.RESTARTED:
             member.running = False
-            yield from self.worlds.end()
-            yield from self._form()
+            if self.worlds.needs(member):
+                yield from self.worlds.end()
+                yield from self._form()
         elif kind == contract.HALTED:
             member.leaving, member.step = True, count(message.get("step"), member.step)
-        elif kind == contract.DONE and self.worlds.together and not self.over:
+        elif kind == contract.DONE and not member.learns:
+            yield from self._end({"kind": "ended", "reason": f"{words(member.index)} ended by itself"})
+        elif kind == contract.DONE and self.worlds.lockstep and not self.over:
             yield from self._finished(member, message, now)
         elif kind == contract.DONE:
             yield from self._done(member, conn, now)
@@ -275,8 +278,9 @@ class Coordinator:
             yield Send(member.conn, {"type": contract.COMPLETE} if self.state.completed else end)
 
     def _seen(self, snapshot: Snapshot, now: float) -> Effects:
-        for index, phase in snapshot.learners.items():
-            if phase == "Succeeded" and index not in self.state.done and index < self.spec.learners and not self.over:
+        for index, phase in snapshot.members.items():
+            learns = 0 <= index < self.spec.learners
+            if phase == "Succeeded" and learns and index not in self.state.done and not self.over:
                 yield recorded(self.state, {"kind": "done", "index": index})
                 yield from self._settle(now)
                 if not self.formed:
@@ -286,7 +290,7 @@ class Coordinator:
         for index, kills in snapshot.oom_kills.items():
             # the agent died with its container and could not ask: what Argo has granted counts all the same
             if OUT_OF_MEMORY in self.spec.retry_on and kills > self.spec.retry_attempts > 0:
-                reason = f"learner {index + 1} ran out of memory (limit {size(self.spec.memory)}) {kills} times"
+                reason = f"{words(index)} ran out of memory (limit {size(self.spec.memory)}) {kills} times"
                 yield from self._end({"kind": "ended", "reason": reason})
         if snapshot.failed_step:
             why = snapshot.failed_reason.removeprefix(f"{snapshot.failed_step}: ")
@@ -315,9 +319,9 @@ class Coordinator:
                     yield DeletePod(name)
 
     def _force(self, snapshot: Snapshot) -> Effects:
-        """A pod that does not end is on a node that is gone, unless its learner is still heard of."""
+        """A pod that does not end is on a node that is gone, unless who is in it is still heard of."""
         for name, index in snapshot.overdue:
-            member = self.members.get(index)
+            member = None if index is None else self.members.get(index)
             if name not in self._forced and (member is None or member.conn is None):
                 self._forced.add(name)
                 yield DeletePod(name, force=True)
@@ -325,8 +329,8 @@ class Coordinator:
     def _lost_for_good(self, index: int) -> str:
         message = self.snapshot.messages.get(index, "")
         if "OOMKilled" in message:
-            return f"learner {index + 1} ran out of memory (limit {size(self.spec.memory)})"
-        return f"learner {index + 1} failed" + (f": {message}" if message else "")
+            return f"{words(index)} ran out of memory" + (f" (limit {size(self.spec.memory)})" if index >= 0 else "")
+        return f"{words(index)} failed" + (f": {message}" if message else "")
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -338,7 +342,7 @@ class Coordinator:
                 self.disconnected(conn, now)
                 yield Close(conn, "nothing was heard of it")
         yield from self._follow_world(now)
-        if self.formed and not self.over and self.halting is None and any(m.running for m in self.members.values()):
+        if self.formed and not self.over and self.halting is None and any(m.running for m in self._learners):
             self.state.running += passed
             if now - self._recorded >= RUNNING_RECORDED:
                 self._recorded = now
@@ -355,18 +359,18 @@ class Coordinator:
 
     def _follow_world(self, now: float) -> Effects:
         """Of those that train together: the loss of one, and failures that have no such cause."""
-        if not self.worlds.together or not self.formed or self.over:
+        worlds = self.worlds
+        if not worlds.together or not self.formed or self.over:
             return
-        known = [self.members[index] for index in self.worlds.needed if index in self.members]
-        if any(self._gone(member, now) for member in known):
-            yield from self.worlds.end()
+        known = [self.members[number] for number in (*worlds.needed, *worlds.servers) if number in self.members]
+        if any(worlds.needs(member) and self._gone(member, now) for member in known):
+            yield from worlds.end()
             yield from self._form()
             return
-        for member, message in self.worlds.due(now):
-            yield from self._failed(member, message)
-            if not self.over:
-                yield from self.worlds.end()
-            return
+        if due := worlds.due(now):
+            yield from self._failed(*due)
+            if not self.over and worlds.needs(due[0]):
+                yield from worlds.end()
 
     def _gone(self, member: Member, now: float) -> bool:
         if member.conn is not None:
@@ -377,6 +381,10 @@ class Coordinator:
 
     def _running_record(self) -> Record:
         return recorded(self.state, {"kind": "running", "seconds": round(self.state.running, 3)})
+
+    @property
+    def _learners(self) -> list[Member]:
+        return [member for member in self.members.values() if member.learns]
 
     def _member(self, conn: int) -> Member | None:
         return next((member for member in self.members.values() if member.conn == conn), None)

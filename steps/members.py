@@ -1,16 +1,18 @@
-"""The learners that have joined, and what of their messages can be believed."""
+"""The learners and parameter servers that have joined, and what of their messages can be believed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..learner import contract
 from .channel import Message
+from .view import number_of
 
 
 @dataclass
 class Member:
-    """A learner that has joined since this helper started."""
+    """A learner or a parameter server that has joined since this helper started, under its number (`number_of`)."""
 
     index: int
     incarnation: str
@@ -20,7 +22,7 @@ class Member:
     conn: int | None = None
     heard: float = 0.0
     lost: float = 0.0
-    data: int = 0  # the port at which the others of a world find its overlay
+    data: int = 0  # the port at which the others of a world find it
     generation: int = 0  # of the world in which its command runs
     checkpoint: int = -1  # last step that it has committed
     running: bool = False
@@ -29,21 +31,32 @@ class Member:
     of: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def learns(self) -> bool:
+        return self.index >= 0
 
-def member_of(message: Message, learners: int) -> Member | None:
+
+def member_of(message: Message, spec: contract.JobSpec) -> Member | None:
     """The member that a JOIN speaks of; None if there can be no such."""
     index, attempt, incarnation = message.get("index"), message.get("attempt"), message.get("incarnation")
-    if message.get("role") != "learner" or not isinstance(incarnation, str):
+    role = str(message.get("role"))
+    most = {contract.LEARNER: spec.learners, contract.PARAMETER_SERVER: spec.servers}.get(role, 0)
+    if not isinstance(index, int) or not 0 <= index < most or not isinstance(attempt, int):
         return None
-    if not isinstance(index, int) or not 0 <= index < learners or not isinstance(attempt, int):
+    if not isinstance(incarnation, str):
         return None
     port = count(message.get("port"), 0) or 0
-    member = Member(index, incarnation, attempt, str(message.get("address", "")), port)
+    member = Member(number_of(role, index), incarnation, attempt, str(message.get("address", "")), port)
     member.data, member.generation = count(message.get("data"), 0) or 0, count(message.get("generation"), 0) or 0
     member.checkpoint = checkpoint_of(message, -1)
     member.running = message.get("running") is True
     member.step, member.of = count(message.get("step"), None), count(message.get("of"), None)
     return member
+
+
+def words(number: int) -> str:
+    """The member that goes by `number`, in a sentence."""
+    return f"learner {number + 1}" if number >= 0 else f"parameter server {~number + 1}"
 
 
 def checkpoint_of(message: Message, otherwise: int) -> int:

@@ -8,17 +8,19 @@ from typing import Any
 
 from ..learner import contract
 from ..learner.waiting import STARTING, judge, pod_message
-from .view import BEFORE_LEARNING, LEARNER, Snapshot
+from .view import BEFORE_LEARNING, Snapshot, member_in
 
 MAIN = "main"  # the container that Argo runs a template's command in
 NODE_NAME = "workflows.argoproj.io/node-name"  # Argo's annotation
-LEARNER_ROLE, HELPER_ROLE = "learner", "checkpoint"
+HELPER_ROLE = "checkpoint"
+MEMBER_ROLES = (contract.LEARNER, contract.PARAMETER_SERVER)
 _ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
 class Pod:
     """A pod, as far as the helper cares. `works`: its command runs. `grace`: seconds it has to end, None: not asked to.
+    `member`: the number of the learner or parameter server in it.
 
     `message`: why it has not started, as far as the pod itself knows.
     """
@@ -26,7 +28,7 @@ class Pod:
     name: str
     uid: str
     role: str
-    learner: int = -1
+    member: int | None = None
     phase: str = "Pending"
     works: bool = False
     grace: int | None = None
@@ -35,7 +37,7 @@ class Pod:
     @property
     def starting(self) -> bool:
         """It has not begun and will, as things stand."""
-        of_the_job = self.role == LEARNER_ROLE or self.role in BEFORE_LEARNING
+        of_the_job = self.role in MEMBER_ROLES or self.role in BEFORE_LEARNING
         return of_the_job and self.phase == "Pending" and self.grace is None
 
     @property
@@ -45,14 +47,14 @@ class Pod:
 
     @property
     def writes(self) -> bool:
-        """It is a learner or the helper and may still write to the job's volume."""
-        return self.role in (LEARNER_ROLE, HELPER_ROLE) and (self.works or self.phase == "Pending")
+        """It is a member of the job or its helper and may still write to the job's volume."""
+        return self.role in (*MEMBER_ROLES, HELPER_ROLE) and (self.works or self.phase == "Pending")
 
 
 def pod_of(found: Mapping[str, Any]) -> Pod:
     """What is kept of a pod object."""
     about, status = found.get("metadata") or {}, found.get("status") or {}
-    node = LEARNER.search(str((about.get("annotations") or {}).get(NODE_NAME, "")))
+    node = str((about.get("annotations") or {}).get(NODE_NAME, ""))
     role = str((about.get("labels") or {}).get(contract.LABEL_ROLE, ""))
     grace = int(about.get("deletionGracePeriodSeconds") or 0) if about.get("deletionTimestamp") else None
     phase = str(status.get("phase") or "Pending")
@@ -60,7 +62,7 @@ def pod_of(found: Mapping[str, Any]) -> Pod:
         name=str(about.get("name", "")),
         uid=str(about.get("uid", "")),
         role=role,
-        learner=int(node[1]) if node and role == LEARNER_ROLE else -1,
+        member=member_in(node) if role in MEMBER_ROLES else None,
         phase=phase,
         works=phase not in ("Pending", *_ENDED) and not _has_ended(status),
         grace=grace,
@@ -91,8 +93,8 @@ def with_pods(
     return replace(
         snapshot,
         known=snapshot.known or bool(pods),
-        active=frozenset(pod.learner for pod in pods if pod.works and pod.learner >= 0),
+        active=frozenset(pod.member for pod in pods if pod.works and pod.member is not None),
         busy=any(pod.works and pod.role == "download" for pod in pods),
         pending=pending,
-        overdue=tuple((pod.name, pod.learner) for pod in pods if pod.uid in late),
+        overdue=tuple((pod.name, pod.member) for pod in pods if pod.uid in late),
     )

@@ -23,7 +23,7 @@ class Pace:
 
 def progress(coordinator: Coordinator) -> tuple[int, int] | None:
     """(steps done, of how many), summed over the learners that say; None while none does."""
-    steps = [(m.step, m.of) for m in coordinator.members.values() if m.step is not None and m.of]
+    steps = [(m.step, m.of) for m in coordinator.members.values() if m.learns and m.step is not None and m.of]
     if coordinator.state.completed and not steps:
         return (1, 1)
     if not steps:
@@ -34,7 +34,8 @@ def progress(coordinator: Coordinator) -> tuple[int, int] | None:
 
 def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, storing: str = "") -> dict[str, Any]:
     """What there is to say of the job. `now` is the coordinator's clock, `unix_time` the world's, in seconds."""
-    state, members = coordinator.state, coordinator.members.values()
+    state = coordinator.state
+    members = [member for member in coordinator.members.values() if member.learns]
     first = coordinator.members.get(0) or next(iter(members), None)
     share = progress(coordinator)
     eta = pace.remaining(*share, now) if share and coordinator.formed and not coordinator.over else None
@@ -63,5 +64,9 @@ def _message(coordinator: Coordinator, joined: int) -> str:
     if coordinator.halting is not None:
         return f"halting; unshipped: {state.unshipped}" if state.unshipped else "halting"
     if not coordinator.formed:
-        return f"waiting for learners: {joined} of {coordinator.spec.learners - len(state.done)} have joined"
+        wanted, servers = coordinator.spec.learners - len(state.done), coordinator.spec.servers
+        there = sum(1 for member in coordinator.members.values() if not member.learns and member.conn is not None)
+        if joined >= wanted and there < servers:
+            return f"waiting for parameter servers: {there} of {servers} have joined"
+        return f"waiting for learners: {joined} of {wanted} have joined"
     return "training"

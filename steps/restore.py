@@ -22,7 +22,7 @@ from .transfer import run_all
 FILES, FILES_AGAIN, FILES_MANIFEST = "files", "files-2", "files.json"
 BOTH = (FILES, FILES_AGAIN)  # a changed file goes where the snapshot that is there has none
 STAGING = ".ffdl-restore"  # in CHECKPOINT_DIR while a script's own files come back
-_LEARNER = re.compile(r"learner-[1-9]\d*")
+_MEMBER = re.compile(r"(learner|parameter-server)-[1-9]\d*")
 _STEP = re.compile(re.escape(checkpoint.PREFIX) + r"\d+")
 
 
@@ -43,7 +43,7 @@ def folders(root: str) -> list[str]:
     """Where checkpoints of the library's lie in CHECKPOINT_DIR: "" and the learner-N of independent learners."""
     found = [""]
     with contextlib.suppress(OSError), os.scandir(root) as entries:
-        found += sorted(entry.name for entry in entries if _LEARNER.fullmatch(entry.name) and _is_folder(entry.path))
+        found += sorted(entry.name for entry in entries if _MEMBER.fullmatch(entry.name) and _is_folder(entry.path))
     return found
 
 
@@ -55,7 +55,7 @@ def own_files(root: str, skipped: Callable[[str, str], None] | None = None) -> l
         parts = relative.split("/")
         if parts[0] == STAGING:
             continue
-        depth = 1 if _LEARNER.fullmatch(parts[0]) else 0
+        depth = 1 if _MEMBER.fullmatch(parts[0]) else 0
         if len(parts) > depth + 1 and _STEP.fullmatch(parts[depth]):
             folder = "/".join(parts[: depth + 1])
             if folder not in ours:
@@ -73,7 +73,7 @@ def committed(objects: Objects, entries: Iterable[Entry], prefix: str, patience:
         parts = entry.key.removeprefix(prefix).split("/")
         if parts[-1] != checkpoint.COMMITTED or not 2 <= len(parts) <= 3 or not _STEP.fullmatch(parts[-2]):
             continue
-        if entry.size > checkpoint.LARGEST_MARKER or (len(parts) == 3 and not _LEARNER.fullmatch(parts[0])):
+        if entry.size > checkpoint.LARGEST_MARKER or (len(parts) == 3 and not _MEMBER.fullmatch(parts[0])):
             continue
         marker = _parsed(objects, entry.key, patience)
         if isinstance(marker, dict) and _names_are_safe(marker.get("files")):

@@ -20,8 +20,8 @@ from .storage import Entry, Objects, StoreError, credentials, open_store, retry_
 
 RETRY_SECONDS = 60.0
 CHECKPOINTS = "checkpoints/"
-NOT_THE_MODEL = ("_submitted_code/", "_logs/", CHECKPOINTS, "learner-")
-_STEP = re.compile(r"checkpoints/((?:learner-\d+/)?)step-(\d+)/")
+NOT_THE_MODEL = ("_submitted_code/", "_logs/", CHECKPOINTS, "learner-", "parameter-server-")
+_STEP = re.compile(r"checkpoints/((?:(?:learner|parameter-server)-\d+/)?)step-(\d+)/")
 NOTES_OF_ARRIVAL = ".ffdl-arrived"
 
 

@@ -62,6 +62,10 @@ class Script:
         """The world is over, and another to come."""
         self._sessions.tell_followers({"type": contract.BREAK})
 
+    def end(self) -> None:
+        """The job's end is decided: there will be no other world."""
+        self._sessions.tell_followers({"type": contract.END})
+
     def serve(self, what: str, descriptor: int) -> None:
         """`descriptor`, registered as `what`, has something for us."""
         if what == "library":

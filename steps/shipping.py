@@ -49,7 +49,7 @@ class Shipment:
 
 
 def ship_logs(shipment: Shipment) -> Outcome:
-    """LOG_DIR/learner-N/… to <id>/learner-N/…, and what learners put beside it to <id>/_logs/…"""
+    """LOG_DIR/learner-N/… to <id>/learner-N/…, and what they put beside it to <id>/_logs/…"""
     folder_of_logs, job = contract.path(contract.LOG_DIR), contract.path(contract.JOB_DIR)
     root = shipment.settled(folder_of_logs, job)
     if root is None:
@@ -58,7 +58,7 @@ def ship_logs(shipment: Shipment) -> Outcome:
     by_folder: dict[str, list[Item]] = {}
     for name, _, _ in safe_files.walk(root, skipped):
         first, slash, _ = name.partition("/")
-        own = bool(slash) and first.startswith("learner-")
+        own = bool(slash) and contract.is_member_name(first)
         folder = f"{shipment.job_id}/{first if own else SHARED_LOGS}/"
         key = f"{shipment.job_id}/{name}" if own else f"{folder}{name}"
         by_folder.setdefault(folder, []).append(Item(key, root, name))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..learner import contract
 from .journal import Record, State
+from .members import words
 
 CRASH, OUT_OF_MEMORY, AGAIN, KILLED = "crash", "out-of-memory", "again", "killed"  # a failure's reason
 AGAIN_MOST = 5  # a user's own 75s without a new checkpoint between them
@@ -23,12 +24,12 @@ class Verdict:
 
 
 def judge(spec: contract.JobSpec, state: State, index: int, failure: dict[str, Any]) -> Verdict:
-    """The verdict on learner `index`, which failed as the FAILED message `failure` says.
+    """The verdict on member `index`, which failed as the FAILED message `failure` says.
 
     A granted restart exits with the user's own code, for the record; a final failure with one that is not retried.
     """
     kind, code = str(failure.get("reason", CRASH)), _code(failure.get("code"))
-    who = f"learner {index + 1}"
+    who = words(index)
     if kind == AGAIN:
         progressed = bool(failure.get("progressed"))
         times = 1 if progressed else state.again.get(index, 0) + 1

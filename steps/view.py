@@ -16,8 +16,8 @@ from ..learner import contract
 from ..learner.waiting import ROOM, STARTING, STUCK, judge, never_began
 from .watch import FolderWatch, Watch
 
-LEARNER = re.compile(r"learner\((\d+):")
-BEFORE_LEARNING = ("network", "download")  # templates whose pods, like learners, are not to start in a halted job
+MEMBER = re.compile(rf"({contract.LEARNER}|{contract.PARAMETER_SERVER})\((\d+):")
+BEFORE_LEARNING = ("network", "download")  # templates whose pods, like members, are not to start in a halted job
 _ATTEMPT = re.compile(r"^(.*)\((\d+)\)$")
 _ENDED = ("Succeeded", "Failed", "Error", "Skipped", "Omitted")
 Attempts = list[tuple[int, dict[str, Any]]]  # number and node
@@ -27,11 +27,11 @@ Attempts = list[tuple[int, dict[str, Any]]]  # number and node
 class Snapshot:
     """What the helper wants to know of its Workflow.
 
-    `learners`: how those that have ended for good did (index -> node phase), `messages` why. `oom_kills`: how many of
-    their containers were killed for memory. `active`: learners with a running pod; `pending`: pods that have not
-    started, and why not, in their engine's words; `refused`: why an attempt could not begin that is to be repeated;
-    `busy`: another step runs that a halt must wait for. `overdue`: pods that should have ended long ago, with their
-    learner (-1: a step's).
+    Learners and parameter servers go by their numbers (`number_of`). `members`: how those that have ended for good did
+    (node phase), `messages` why. `oom_kills`: how many of their containers were killed for memory. `active`: those with
+    a running pod; `pending`: pods that have not started, and why not, in their engine's words; `refused`: why an
+    attempt could not begin that is to be repeated; `busy`: another step runs that a halt must wait for. `overdue`: pods
+    that should have ended long ago, and whose they are (None: a step's).
     """
 
     suspended: bool = False
@@ -39,14 +39,14 @@ class Snapshot:
     known: bool = False  # there is a status at all
     failed_step: str = ""  # network or download, failed for good
     failed_reason: str = ""  # what that step says of it
-    learners: dict[int, str] = field(default_factory=dict)
+    members: dict[int, str] = field(default_factory=dict)
     messages: dict[int, str] = field(default_factory=dict)
     oom_kills: dict[int, int] = field(default_factory=dict)
     active: frozenset[int] = frozenset()
     pending: dict[str, str] = field(default_factory=dict)
     refused: str = ""
     busy: bool = False
-    overdue: tuple[tuple[str, int], ...] = ()
+    overdue: tuple[tuple[str, int | None], ...] = ()
 
     @property
     def stuck(self) -> str:
@@ -144,7 +144,7 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
     spec = workflow.get("spec") or {}
     annotations = (workflow.get("metadata") or {}).get("annotations") or {}
     nodes = [node for node in _nodes(status).values() if isinstance(node, dict)]
-    learners: dict[int, str] = {}
+    members: dict[int, str] = {}
     messages: dict[int, tuple[str, str]] = {}
     oom_kills: dict[int, int] = {}
     active, failed_step, busy = set(), "", False
@@ -152,24 +152,24 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
     retried = {node.get("displayName") for node in nodes if node.get("type") == "Retry"}
     for node in nodes:
         name, kind, phase = str(node.get("displayName", "")), node.get("type"), node.get("phase")
-        match, attempt = LEARNER.match(name), _ATTEMPT.match(name)
+        member, attempt = member_in(name), _ATTEMPT.match(name)
         attempt_of = attempt[1] if attempt else name
         is_attempt = kind == "Pod" and attempt is not None and attempt_of in retried
-        if match and phase in _ENDED and not is_attempt:
-            learners[int(match[1])] = str(phase)
-        if match and is_attempt and phase in _ENDED and node.get("message"):
-            index, message = int(match[1]), str(node["message"])
-            messages[index] = max(messages.get(index, ("", "")), (str(node.get("startedAt", "")), message))
+        if member is not None and phase in _ENDED and not is_attempt:
+            members[member] = str(phase)
+        if member is not None and is_attempt and phase in _ENDED and node.get("message"):
+            message = str(node["message"])
+            messages[member] = max(messages.get(member, ("", "")), (str(node.get("startedAt", "")), message))
             if "OOMKilled (exit code 137)" in message:
-                oom_kills[index] = oom_kills.get(index, 0) + 1
+                oom_kills[member] = oom_kills.get(member, 0) + 1
         if name in BEFORE_LEARNING and not is_attempt and phase in ("Failed", "Error"):
             failed_step = name
         if kind == "Pod" and phase == "Running":
-            if match:
-                active.add(int(match[1]))
+            if member is not None:
+                active.add(member)
             elif attempt_of == "download":
                 busy = True
-        if kind == "Pod" and (match or attempt_of in BEFORE_LEARNING):
+        if kind == "Pod" and (member is not None or attempt_of in BEFORE_LEARNING):
             number = int(attempt[2]) if is_attempt and attempt else 0
             attempts.setdefault(attempt_of if is_attempt else name, []).append((number, node))
     return Snapshot(
@@ -177,7 +177,7 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
         stop=contract.ANNOTATION_STOP in annotations,
         known=bool(nodes),
         failed_step=failed_step,
-        learners=learners,
+        members=members,
         messages={index: message for index, (_, message) in messages.items()},
         oom_kills=oom_kills,
         active=frozenset(active),
@@ -185,6 +185,17 @@ def snapshot(workflow: dict[str, Any], status: dict[str, Any]) -> Snapshot:
         refused=next(filter(None, (_refused(of_one) for of_one in attempts.values())), ""),
         busy=busy,
     )
+
+
+def number_of(role: str, index: int) -> int:
+    """By which a member of a job goes: a learner by its index from 0, a parameter server by ~index, below 0."""
+    return ~index if role == contract.PARAMETER_SERVER else index
+
+
+def member_in(name: str) -> int | None:
+    """The number of the member whose node has this (display) name."""
+    match = MEMBER.search(name)
+    return number_of(match[1], int(match[2])) if match else None
 
 
 def worst_of(messages: Iterable[str]) -> str:

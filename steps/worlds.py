@@ -1,8 +1,12 @@
 """Which learners train together, and when that changes.
 
-A world is a generation and its members, ranked by index. Learners on their own are announced once they are all there,
-and do not disturb one another after that. Those that train together go on in the next generation, all of them from the
-last step that all have saved, whenever one of them is lost, comes back as another process or starts its command again.
+A world is a generation and its members: learners, ranked by index, and parameter servers. It is announced once all are
+there. When a member is lost, comes back as another process or starts its command again, all go on in the next one.
+
+How much a loss matters is a matter of how they work. Learners on their own do not disturb one another. Those that go in
+lockstep (peers; parameter servers in the modes sync and average) are each needed by all others, and begin anew at the
+last step that all have saved, servers as well. In the other modes a learner may come and go, a server may not; each
+goes on from the last state of its own.
 """
 
 from __future__ import annotations
@@ -29,31 +33,38 @@ class Worlds:
     ) -> None:
         self.formed = False
         self.finished: set[int] = set()
+        self.together = spec.distribution != "none"
+        self.lockstep = spec.lockstep
         self._broken = False  # the learners were told that the last world is over
         self._failures: dict[int, tuple[Message, float]] = {}  # held, in the order in which they came
         self._spec, self._job_id, self._token = spec, job_id, token.encode()
         self._state, self._members = state, members
 
     @property
-    def together(self) -> bool:
-        return self._spec.distribution != "none"
-
-    @property
     def needed(self) -> list[int]:
         """Learners that are not done, by rank."""
         return [index for index in range(self._spec.learners) if index not in self._state.done]
 
+    @property
+    def servers(self) -> list[int]:
+        """The numbers of the parameter servers."""
+        return [~index for index in range(self._spec.servers)]
+
+    def needs(self, member: Member) -> bool:
+        """Whether the others can't go on without it."""
+        return self.lockstep if member.learns else True
+
     def form(self) -> Effects:
         """Announces the world once all that are needed are there."""
-        needed = self.needed
+        needed = [*self.needed, *self.servers]
         present = [self._members[i] for i in needed if i in self._members and self._members[i].conn is not None]
         if self.formed or len(present) < len(needed):
             return
         self.formed = True
         if self._broken or not all(self._goes_on(member) for member in present):
             self._broken = False
-            begins = min((member.checkpoint for member in present), default=-1) if self.together else -1
-            for member in present:
+            begins = min((member.checkpoint for member in present), default=-1) if self.lockstep else -1
+            for member in present if self.lockstep else ():
                 member.checkpoint = min(member.checkpoint, begins)  # what it has of later steps it is to forget
             yield recorded(self._state, {"kind": "world", "generation": self._state.generation + 1, "step": begins})
         for member in present:
@@ -86,32 +97,44 @@ class Worlds:
         if self.formed:
             self._failures.setdefault(member.index, (message, now))
 
-    def due(self, now: float) -> list[tuple[Member, Message]]:
-        """Failures that are nobody else's fault, the first one first."""
-        held = self._failures.items()
-        return [(self._members[index], message) for index, (message, at) in held if now - at > FAILURE_HELD]
+    def due(self, now: float) -> tuple[Member, Message] | None:
+        """The first failure that is nobody else's fault, held no longer."""
+        for index, (message, at) in self._failures.items():
+            if now - at > FAILURE_HELD:
+                del self._failures[index]
+                return self._members[index], message
+        return None
 
     def message(self, member: Member) -> Message:
         """What `member` is told of its world."""
         world: dict[str, Any] = {
             "type": contract.WORLD,
             "generation": self._state.generation,
-            "rank": member.index,
+            "rank": member.index if member.learns else ~member.index,
             "size": self._spec.learners,
             "master": _master(self._members.get(0)),
         }
         if self.together:
-            needed = self.needed
-            peers = [self._members[index] for index in needed if index in self._members]
             world |= {
-                "rank": needed.index(member.index) if member.index in needed else 0,
-                "size": len(needed),
-                "master": _master(peers[0] if peers else None),
-                "addresses": [[peer.address, peer.data] for peer in peers],
                 "key": self._key(),
-                "step": self._state.step,
+                "servers": self._addresses(self.servers),
+                "mode": self._spec.mode,
+                "step": self._state.step if self.lockstep else None,
             }
+        if self.lockstep:
+            needed = self.needed
+            world |= {
+                "size": len(needed),
+                "master": _master(self._members.get(needed[0]) if needed else None),
+                "addresses": self._addresses(needed),
+            }
+            if member.learns:
+                world["rank"] = needed.index(member.index) if member.index in needed else 0
         return world
+
+    def _addresses(self, numbers: list[int]) -> list[list[Any]]:
+        members = [self._members[number] for number in numbers if number in self._members]
+        return [[member.address, member.data] for member in members]
 
     def _goes_on(self, member: Member) -> bool:
         """Its command runs already, in this very world."""

@@ -79,7 +79,7 @@ def _docker_config(job: TrainingJob) -> bytes:
 def workflow(job: TrainingJob, job_id: str | None = None, site: Site | None = None) -> Workflow:
     """The job as a Hera Workflow, for those who want to build on it."""
     site = site or Site()
-    peers = job.spec.learners > 1
+    peers, servers = job.spec.learners > 1, job.spec.servers
     annotations = {
         contract.ANNOTATION_NAME: json.dumps(job.spec.name, ensure_ascii=False),
         contract.ANNOTATION_START_TIMEOUT: f"{job.spec.start_timeout:g}",
@@ -110,6 +110,7 @@ def workflow(job: TrainingJob, job_id: str | None = None, site: Site | None = No
             job, site, "store-after-failure", "ffdl.steps.store_results", outcome=True, cluster_token=True
         )
         learner = _learner(job, site)
+        server = _parameter_server(job, site) if servers else None
         network = _network() if peers else None
         with DAG(name=ENTRYPOINT, fail_fast=False):
             Task(name="download", template=download)
@@ -120,13 +121,21 @@ def workflow(job: TrainingJob, job_id: str | None = None, site: Site | None = No
                 name="learner",
                 template=learner,
                 depends="download && network" if peers else "download",
-                with_param=json.dumps(list(range(job.spec.learners)), separators=(",", ":")),
+                with_param=_indices(job.spec.learners),
                 arguments={"index": "{{item}}"},
             )
+            if server is not None:
+                Task(
+                    name=contract.PARAMETER_SERVER,
+                    template=server,
+                    depends="download",
+                    with_param=_indices(servers),
+                    arguments={"index": "{{item}}"},
+                )
             Task(
                 name="store-results",
                 template=store,
-                depends="learner && checkpoint",
+                depends=f"learner && {contract.PARAMETER_SERVER} && checkpoint" if servers else "learner && checkpoint",
                 arguments={"outcome": "Succeeded"},
             )
         with Steps(name=EXIT_HANDLER):
@@ -137,6 +146,10 @@ def workflow(job: TrainingJob, job_id: str | None = None, site: Site | None = No
                 arguments={"outcome": "{{workflow.status}}"},
             )
     return result
+
+
+def _indices(count: int) -> str:
+    return json.dumps(list(range(count)), separators=(",", ":"))
 
 
 def _claim(job: TrainingJob) -> m.PersistentVolumeClaim:
@@ -340,6 +353,32 @@ def _learner(job: TrainingJob, site: Site) -> Container:
         tolerations=[m.Toleration(**t) for t in job.tolerations] or None,
         priority_class_name=job.priority_class,
         volume_mounts=mounts,
+        retry_strategy=_retry(learner_retry_expression(job)),
+        pod_spec_patch=json.dumps(patch),
+    )
+
+
+def _parameter_server(job: TrainingJob, site: Site) -> Container:
+    amounts = {"cpu": f"{round(job.server_cpus * 1000)}m", "memory": str(job.server_memory)}
+    quantities = {name: m.Quantity(root=amount) for name, amount in amounts.items()}
+    patch = {
+        "hostname": f"{JOB_ID}-ps-{{{{inputs.parameters.index}}}}",
+        "terminationGracePeriodSeconds": int(job.spec.halt_grace + contract.KILL_GRACE),
+    }
+    return Container(
+        name=contract.PARAMETER_SERVER,
+        image=site.image(STEPS_IMAGE),
+        image_pull_policy=site.pull_policy,
+        command=["python3", "-P", "-m", "ffdl.steps.agent"],  # of our own package, not what lies in the working folder
+        env=_env(
+            **{contract.ROLE_ENV: contract.PARAMETER_SERVER, contract.INDEX_ENV: "{{inputs.parameters.index}}"},
+        ),
+        inputs=[Parameter(name="index")],
+        labels={contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: contract.PARAMETER_SERVER},
+        resources=m.ResourceRequirements(requests=quantities, limits=quantities),
+        security_context=unprivileged(read_only_root_filesystem=True),
+        pod_security_context=_our_pod(),
+        volume_mounts=[*_job_mounts(read_only_helper=True), _mount("run", contract.RUN_DIR)],
         retry_strategy=_retry(learner_retry_expression(job)),
         pod_spec_patch=json.dumps(patch),
     )

@@ -14,9 +14,11 @@ from ..learner import contract
 from . import frameworks
 from .errors import ManifestError, Problem
 from .manifest import DataStore, Manifest, load
+from .policies import SERVERS
 from .references import REFERENCE
 
 DEFAULT_CPUS = 5.0  # FfDL's, per learner
+DEFAULT_SERVER_CPUS = 1.0
 DEFAULT_MEMORY = 512 * 10**6
 DEFAULT_STORAGE = 10 * 2**30
 OWN_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -43,6 +45,8 @@ class TrainingJob:
     shm: int = DEFAULT_MEMORY // 2
     description: str = ""
     gpu_type: str = ""
+    server_cpus: float = DEFAULT_SERVER_CPUS
+    server_memory: int = DEFAULT_MEMORY
     host_data: str = ""
     host_results: str = ""
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -74,7 +78,7 @@ class TrainingJob:
             manifest = load(manifest.encode() if isinstance(manifest, str) else manifest, file)
         resolve = _Resolver(environ or {}, file)
         notes: list[str] = []
-        cpus, memory = _resources(manifest, machine, notes)
+        cpus, memory, server_cpus, server_memory = _resources(manifest, machine, notes)
         if manifest.evaluation_metrics is not None and manifest.evaluation_metrics.type.startswith("tensorboard"):
             notes.append("metrics are not read from TensorBoard files in this version; what is in $LOG_DIR is stored")
         store = manifest.data_stores[0] if manifest.data_stores else None
@@ -84,7 +88,8 @@ class TrainingJob:
         registry = resolve.registry(manifest)
         resolve.finish()
         host = _host_folder(store, folder)
-        checkpoint, retry = manifest.checkpoint, manifest.retry
+        checkpoint, retry, distribution = manifest.checkpoint, manifest.retry, manifest.distribution
+        servers = _servers(manifest)
         spec = contract.JobSpec(
             name=manifest.name,
             command=manifest.framework.command,
@@ -96,7 +101,9 @@ class TrainingJob:
             memory=memory,
             data=data,
             results=results,
-            distribution=manifest.distribution.kind,
+            distribution=distribution.kind,
+            servers=servers,
+            mode=(distribution.mode or "sync") if servers else "",
             completion=manifest.completion or ("first" if _fixed_by_ffdl(manifest) else "all"),
             retry_attempts=retry.attempts,
             retry_on=list(retry.on),
@@ -117,6 +124,8 @@ class TrainingJob:
             shm=placement.shm or memory // 2,
             description=manifest.description,
             gpu_type=manifest.gpu_type,
+            server_cpus=server_cpus,
+            server_memory=server_memory,
             host_data=posixpath.join(host, data.bucket) if host and data else "",
             host_results=posixpath.join(host, results.bucket) if host and results and results.kind == "host" else "",
             credentials=credentials,
@@ -172,23 +181,35 @@ def _fixed_by_ffdl(manifest: Manifest) -> bool:
     return manifest.learners > 1 and "distribution" not in manifest.model_fields_set
 
 
-def _resources(manifest: Manifest, machine: Machine | None, notes: list[str]) -> tuple[float, int]:
+def _resources(manifest: Manifest, machine: Machine | None, notes: list[str]) -> tuple[float, int, float, int]:
+    """CPUs and memory of a learner, then of a parameter server. Defaults are clamped to what the machine has."""
+    learners, servers = manifest.learners, _servers(manifest)
     cpus, memory = manifest.cpus, manifest.memory
+    server_cpus, server_memory = manifest.distribution.cpus, manifest.distribution.memory
+    whole = machine or Machine(float("inf"), 1 << 62)
+    if server_cpus is None:
+        share = (whole.cpus - (cpus or 0.0) * learners) / (servers + (learners if cpus is None else 0) or 1)
+        server_cpus = DEFAULT_SERVER_CPUS if share >= DEFAULT_SERVER_CPUS else max(0.1, int(share * 10) / 10)
     if cpus is None:
-        cpus = DEFAULT_CPUS
-        if machine is not None and cpus * manifest.learners > machine.cpus:
-            cpus = max(0.1, int(machine.cpus / manifest.learners * 10) / 10)
+        cpus, room = DEFAULT_CPUS, whole.cpus - server_cpus * servers
+        if cpus * learners > room:
+            cpus = max(0.1, int(room / learners * 10) / 10)
             notes.append(
                 f"cpus is not set: {cpus:g} a learner, FfDL's default of {DEFAULT_CPUS:g} does not fit this machine"
             )
     if memory is None:
-        memory = DEFAULT_MEMORY
-        if machine is not None and memory * manifest.learners > machine.memory:
-            memory = machine.memory // manifest.learners
+        memory, room = DEFAULT_MEMORY, whole.memory - (server_memory or 0) * servers
+        count = learners + (servers if server_memory is None else 0)
+        if memory * count > room:
+            memory = int(max(0, room) // count)
             notes.append(
                 f"memory is not set: {memory // 10**6} MB a learner, FfDL's default of 512 MB does not fit this machine"
             )
-    return cpus, memory
+    return cpus, memory, server_cpus, server_memory or memory
+
+
+def _servers(manifest: Manifest) -> int:
+    return (manifest.distribution.servers or 1) if manifest.distribution.kind == SERVERS else 0
 
 
 def _stores(store: DataStore | None) -> tuple[contract.Store | None, contract.Store | None]:

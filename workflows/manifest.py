@@ -28,7 +28,7 @@ from .keys import (
 )
 from .metrics import EvaluationMetrics
 from .overrides import apply
-from .policies import LABEL_VALUE, NOT_YET, OBJECT, Checkpoint, Distribution, Placement, Retry, Toleration
+from .policies import CPUS, LABEL_VALUE, NOT_YET, OBJECT, Checkpoint, Distribution, Placement, Retry, Toleration
 from .references import references, referring
 from .yaml_lines import Mapping, Place, Report, Scalar
 
@@ -56,14 +56,6 @@ _FFDL_NAMES = re.compile(
     "(DATA|RESULT|RESULT_BUCKET|CHECKPOINT|MODEL|LOG|JOB_STATE)_DIR|TRAINING_(ID|COMMAND|JOB)|GPU_COUNT|NUM_LEARNERS|"
     "LEARNER_(ID|NAME_PREFIX)|DOWNWARD_API_POD_NAME(SPACE)?|FFDL_.*"
 )
-
-
-def _cpus(node: Scalar) -> float | None:
-    """FfDL took 0 for its default."""
-    cpus = quantities.number(node.text)
-    if 0 < cpus < 0.001:
-        raise ValueError(f"is {shown(node.text)}, less than a thousandth; write 0.001 or more")
-    return cpus or None
 
 
 def _gpus(node: Scalar) -> float:
@@ -111,7 +103,7 @@ class Manifest(Part):
     ]
     cpus: Annotated[
         float | None,
-        Key(Value("a number, such as 0.5", _cpus), "CPUs of a learner. Without it, or 0: 5, or what the machine has."),
+        Key(CPUS, "CPUs of a learner. Without it, or 0: 5, or what the machine has."),
     ] = None
     gpus: Annotated[float, Key(Value("a whole number from 0", _gpus, "{:g}".format), "GPUs of a learner.")] = 0.0
     gpu_type: Annotated[str, Key(LABEL_VALUE, "Kind of GPU; for you to read.")] = ""

@@ -9,10 +9,13 @@ from pydantic import Field
 
 from . import quantities
 from .errors import shown
-from .keys import SIZE, Key, ListOf, MapOf, Part, PartOf, Value, choice, matching, whole
-from .yaml_lines import Scalar
+from .keys import SIZE, WRONG, Key, ListOf, MapOf, Part, PartOf, Value, Written, choice, matching, whole
+from .yaml_lines import Place, Report, Scalar
 
 NOT_YET = "is not in this version; remove it"
+SERVERS = "parameter-server"
+MODES = ("sync", "async", "easgd", "average")
+MOST_SERVERS = 1000
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL = re.compile(rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_VALUE.pattern}")
 _OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -28,6 +31,14 @@ def _interval(node: Scalar) -> float | int:
     return seconds
 
 
+def _cpus(node: Scalar) -> float | None:
+    """FfDL took 0 for its default."""
+    cpus = quantities.number(node.text)
+    if 0 < cpus < 0.001:
+        raise ValueError(f"is {shown(node.text)}, less than a thousandth; write 0.001 or more")
+    return cpus or None
+
+
 def _label(name: str) -> None:
     if not _LABEL.fullmatch(name):
         raise ValueError("is no label of a node; write one such as kubernetes.io/arch")
@@ -35,23 +46,43 @@ def _label(name: str) -> None:
 
 OBJECT = matching(_OBJECT, "a Kubernetes name", "my-secret")
 LABEL_VALUE = matching(_LABEL_VALUE, "a label's value", "nvidia-TeslaV100")
+CPUS = Value("a number, such as 0.5", _cpus)
 INTERVAL = Value("a duration, or a number of steps such as `100 steps`", _interval, quantities.spell_duration)
 
 
 class Distribution(Part):
     title: ClassVar[str] = "in distribution"
-    refused: ClassVar[dict[str, str]] = dict.fromkeys(("servers", "cpus", "memory", "mode"), NOT_YET)
 
     kind: Annotated[
         str,
         Key(
-            choice("none", "peer", later={"parameter-server": "write none or peer"}),
-            "`none`: learners on their own, FfDL's way. `peer`: they train together, and begin anew together.",
+            choice("none", "peer", "parameter-server"),
+            "`none`: learners on their own, FfDL's way. `peer`: they train one model together. `parameter-server`: "
+            "they do so by way of servers that keep its parameters.",
         ),
     ] = "none"
+    servers: Annotated[int | None, Key(whole(1, MOST_SERVERS), "How many parameter servers. Without it: 1.")] = None
+    cpus: Annotated[float | None, Key(CPUS, "CPUs of a parameter server. Without it: 1.")] = None
+    memory: Annotated[int | None, Key(SIZE, "Memory of a parameter server. Without it: as a learner's.")] = None
+    mode: Annotated[
+        str | None,
+        Key(
+            choice(*MODES),
+            "What servers do with what learners send: `sync`: the optimizer's step with the mean of all gradients "
+            "(without it, this). `async`: with each as it comes. `easgd`: they and the learners draw near each other. "
+            "`average`: the mean of all learners' parameters.",
+        ),
+    ] = None
     processes: Annotated[
         str, Key(choice("one", later={"per-gpu": "write one"}), "Processes of the command in each learner.")
     ] = "one"
+
+    @classmethod
+    def check(cls, written: dict[str, Written], place: Place, path: str, report: Report) -> None:
+        kind = written["kind"].value if "kind" in written else "none"
+        for name in ("servers", "cpus", "memory", "mode"):
+            if name in written and kind not in (SERVERS, WRONG):
+                report.say(written[name].place, f"{path}.{name} is of parameter servers; write kind: {SERVERS} as well")
 
 
 class Retry(Part):

@@ -100,14 +100,14 @@ def _kept(job: Job, by_source: dict[str, list[PodLog]], wanted: Selection, stack
     lost = [
         name for name, several in by_source.items() if any(p.attempt.begun for p in several if p not in there[name])
     ]
-    steps = [name for name in lost if not name.startswith("learner-")]
+    steps = [name for name in lost if not contract.is_member_name(name)]
     if steps and not there[steps[0]]:
         raise _gone(steps[0])
     if wanted.attempt is not None and len(lost) > len(steps):
         raise _together(wanted.attempt)
     if wanted.attempt is None:
-        learners = [name for name in there if name.startswith("learner-") and name not in lost]
-        lost += [name for name in learners if any(_lacks(pod, wanted) for pod in there[name])]
+        members = [name for name in there if contract.is_member_name(name) and name not in lost]
+        lost += [name for name in members if any(_lacks(pod, wanted) for pod in there[name])]
     names = {f"{name}/{contract.TRAINING_LOG}": name for name in lost if name not in steps}
     if not names:
         return {}
@@ -187,7 +187,7 @@ def _written(pods: list[PodLog], wanted: Selection) -> Iterator[LogLine]:
             there = True
     if there or not any(pod.attempt.begun for pod in pods):
         return
-    if pods[0].attempt.learner is None:
+    if not pods[0].attempt.kept:
         raise _gone(pods[0].attempt.source)
     if wanted.attempt is not None:
         raise _together(wanted.attempt)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...learner import contract
-from ..nodes import ENDED, raw_nodes
+from ..nodes import ENDED, MEMBERS, raw_nodes
 
 CARRIER_ROLE = "carrier"
 MAIN = "main"  # Argo's name for the container that runs what the template says
@@ -36,8 +36,13 @@ class Attempt:
 
     @property
     def learner(self) -> int | None:
-        """The learner's LEARNER_ID (from 1), or None for a step."""
+        """The learner's LEARNER_ID (from 1), or None for another."""
         return int(self.source[8:]) if self.source.startswith("learner-") else None
+
+    @property
+    def kept(self) -> bool:
+        """What it writes is kept on the job's volume, too."""
+        return contract.is_member_name(self.source)
 
 
 def attempts(workflow: dict[str, Any]) -> list[Attempt]:
@@ -83,8 +88,8 @@ def live(workflow: dict[str, Any], template: str, phases: Collection[str] = ("Pe
 
 def _source(node: dict[str, Any]) -> str:
     template = str(node.get("templateName", ""))
-    if template == "learner":
+    if template in MEMBERS:
         for parameter in (node.get("inputs") or {}).get("parameters", ()):
             if parameter.get("name") == "index":
-                return contract.learner_name(int(parameter["value"]))
+                return contract.member_name(template, int(parameter["value"]))
     return "store-results" if template.startswith("store-") else template

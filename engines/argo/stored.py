@@ -69,7 +69,7 @@ def _append(file: Path, data: bytes) -> None:
 
 def as_stored(name: str) -> str:
     """The name in the results of a file in LOG_DIR."""
-    return name if name.startswith("learner-") and "/" in name else f"{SHARED_LOGS}/{name}"
+    return name if contract.is_member_name(name.partition("/")[0]) and "/" in name else f"{SHARED_LOGS}/{name}"
 
 
 def log_names(learners: int, name: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
 from ..base import Damaged, EngineError, Event, LogLine, NoSuchJob, Refused, Selection
-from ..nodes import is_training_job
+from ..nodes import MEMBERS, is_training_job
 from ..status import FAILED, HALTED, TRAINING_JOB, JobStatus, job_status
 from ..status import TERMINAL as TERMINAL_STATES
 from ..tree import node_path
@@ -224,10 +224,10 @@ class LocalEngine:
             for status in self.watch(job_id, HALT_LOOK):
                 if status.terminal or (status.state == HALTED and _rests(job, status)):
                     return
-            if unheard and (alone := _learners_without_helper(job.workflow())):
+            if unheard and (alone := _members_without_helper(job.workflow())):
                 for pod in alone:
                     _request(job, {"kind": contract.REQUEST_DELETE_POD, "pod": pod})
-            unheard = bool(_learners_without_helper(job.workflow()))
+            unheard = bool(_members_without_helper(job.workflow()))
             if deadline is not None and time.monotonic() > deadline:
                 raise EngineError(f"{job_id} is not halted yet; it goes on halting, `ffdl status {job_id}` tells when")
 
@@ -364,11 +364,11 @@ def _live(workflow: dict[str, Any], template: str) -> list[str]:
     ]
 
 
-def _learners_without_helper(workflow: dict[str, Any]) -> list[str]:
-    """Learners that nobody tells of the halt: the helper is gone, and Argo starts none while suspended."""
+def _members_without_helper(workflow: dict[str, Any]) -> list[str]:
+    """Members that nobody tells of the halt: the helper is gone, and Argo starts none while suspended."""
     if not is_training_job(workflow):
         return []
-    return [] if _live(workflow, "checkpoint") else _live(workflow, "learner")
+    return [] if _live(workflow, "checkpoint") else [pod for role in MEMBERS for pod in _live(workflow, role)]
 
 
 def _request(job: Job, request: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ EXECUTOR = "argoexec"  # Argo's own, the first process of each of its containers
 ARGUMENTS = {
     "supervisor": "emissary",
     "learner": "train.py",
+    "server": "ffdl.learner.serving",
     "agent": "ffdl.steps.agent",
     "helper": "ffdl.steps.checkpoint",
     "download": "ffdl.steps.download",

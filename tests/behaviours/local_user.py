@@ -16,6 +16,7 @@ ROLES = {  # what a process is called, what stands in its command line
     "supervisor": ("ffdl-pod:", "ffdl.engines.local.runner"),
     "init": ("ffdl-init:", "ffdl.engines.local.runner"),
     "learner": ("", "train.py"),
+    "server": ("", "ffdl.learner.serving"),
     "agent": ("", "ffdl.steps.agent"),
     "helper": ("", "ffdl.steps.checkpoint"),
     "download": ("", "ffdl.steps.download"),

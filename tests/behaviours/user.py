@@ -96,8 +96,8 @@ class User(ABC):
 
     @abstractmethod
     def pids(self, role: str) -> list[int]:
-        """Processes of this user's jobs: `learner` (the script), `agent`, `helper`, `download`, `store`, and
-        `supervisor`, which stands around any of these."""
+        """Processes of this user's jobs: `learner` (the script), `server` (a parameter server's), `agent`, `helper`,
+        `download`, `store`, and `supervisor`, which stands around any of these."""
 
     @abstractmethod
     def story(self) -> str:

@@ -42,6 +42,7 @@ class AgentEnd:
             "learners": 1,
             "index": 0,
         }
+        self.door: socket.socket | None = None  # where others find who asks for it
         self.said: list[dict[str, Any]] = []
         self.longest = 0
         self.attentive = threading.Event()  # cleared: it says nothing more and reads nothing more
@@ -75,6 +76,8 @@ class AgentEnd:
                 self.said.append(message)
                 if message["type"] == "hello":
                     connection.sendall(json.dumps(self.world).encode() + b"\n")
+                if message["type"] == "listener" and self.door is not None:
+                    socket.send_fds(connection, [b'{"type": "listener"}\n'], [self.door.fileno()])
                 self._news.put(message)
                 self.attentive.wait(WAIT)
         self._news.put({"type": "end"})

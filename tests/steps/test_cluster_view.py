@@ -155,7 +155,7 @@ def test_a_large_workflow_is_unpacked(server: ApiServer, view: ClusterView) -> N
     """Above a megabyte Argo compresses the nodes: a job of a thousand learners ends like any other."""
     nodes = {f"learner({i}:{i})": ("Retry", "Succeeded", "") for i in range(1000)}
     server.put("workflows", workflow(nodes, compressed=True))
-    until(lambda: len(view.read().learners) == 1000)
+    until(lambda: len(view.read().members) == 1000)
 
 
 def test_a_halt_is_heard_at_once(server: ApiServer, view: ClusterView) -> None:

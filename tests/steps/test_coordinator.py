@@ -265,7 +265,7 @@ def test_grants_survive_the_helper() -> None:
 def test_out_of_memory_of_the_whole_container_is_told_apart() -> None:
     """On cgroup v2 the agent dies too: all there is is the node's message."""
     job = make()
-    snapshot = Snapshot(learners={0: "Failed"}, messages={0: "main: OOMKilled (exit code 137)"})
+    snapshot = Snapshot(members={0: "Failed"}, messages={0: "main: OOMKilled (exit code 137)"})
     job.seen(snapshot, 1.0)
     assert job.state.ended == "learner 1 ran out of memory (limit 512 MiB)"
 
@@ -411,7 +411,7 @@ def test_a_pod_of_a_lost_node_is_forgotten() -> None:
     job = make(2)
     job.message(1, join(0), 0.0)
     job.message(2, join(1), 0.0)
-    late = Snapshot(active=frozenset({0, 1}), overdue=(("pod-0", 0), ("pod-1", 1), ("download", -1)))
+    late = Snapshot(active=frozenset({0, 1}), overdue=(("pod-0", 0), ("pod-1", 1), ("download", None)))
     job.disconnected(1, 1.0)
     assert job.seen(late, 2.0) == [DeletePod("pod-0", force=True), DeletePod("download", force=True)]
     assert job.seen(late, 3.0) == []

@@ -131,3 +131,37 @@ def test_retry_widens_what_is_tried_again() -> None:
     granted = template(compiled(retry={"attempts": 2}), "learner")["retryStrategy"]["expression"]
     assert granted.startswith(final)
     assert "!(asInt(lastRetry.exitCode) in [64, 70]" in granted
+
+
+def servers(**keys: Any) -> dict[str, Any]:
+    return {"learners": 3, "distribution": {"kind": "parameter-server", **keys}}
+
+
+def test_parameter_servers_are_pods_of_their_own() -> None:
+    """FfDL #92: what needs no GPU gets none, and what it needs is its own."""
+    result = compiled(gpus=2, cpus=4, memory="4GB", **servers(servers=2, cpus=0.5, memory="1GB"))
+    server = template(result, "parameter-server")["container"]
+    assert server["resources"]["limits"] == server["resources"]["requests"] == {"cpu": "500m", "memory": "1000000000"}
+    assert "secretRef" not in json.dumps(server)
+    tasks = {task["name"]: task for task in template(result, "training")["dag"]["tasks"]}
+    assert tasks["parameter-server"]["withParam"] == "[0,1]"
+    assert "parameter-server" in tasks["store-results"]["depends"]
+    spec = JobSpec.from_json(result.config["job.json"].decode())
+    assert (spec.servers, spec.mode, spec.completion) == (2, "sync", "all")
+
+
+def test_parameter_servers_without_a_word_are_one() -> None:
+    spec = JobSpec.from_json(compiled(**servers(mode="easgd")).config["job.json"].decode())
+    assert (spec.servers, spec.mode) == (1, "easgd")
+
+
+def test_defaults_leave_parameter_servers_room_on_a_small_machine() -> None:
+    """It works the first time: what nobody has written down fits."""
+    small = Machine(cpus=2, memory=400 * 10**6)
+    chosen = TrainingJob.from_arguments(machine=small, name="j", framework=FRAMEWORK, **servers())
+    assert (chosen.spec.cpus, chosen.server_cpus) == (0.5, 0.5)
+    assert (chosen.spec.memory, chosen.server_memory) == (100 * 10**6, 100 * 10**6)
+    chosen = TrainingJob.from_arguments(machine=small, name="j", framework=FRAMEWORK, cpus=0.6, **servers())
+    assert (chosen.spec.cpus, chosen.server_cpus) == (0.6, 0.2)
+    roomy = TrainingJob.from_arguments(name="j", framework=FRAMEWORK, memory="2GB", **servers())
+    assert (roomy.spec.cpus, roomy.server_cpus, roomy.server_memory) == (5.0, 1.0, 2 * 10**9)

@@ -369,9 +369,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(keys: dict[str, An
     "keys",
     [
         {"elastic": {"min": 1, "max": 4}},
-        {"distribution": {"kind": "parameter-server"}},
-        {"distribution": {"servers": 1}},
-        {"distribution": {"mode": "sync"}},
         {"distribution": {"processes": "per-gpu"}},
         {"data_stores": store(type="swift_datastore")},
         {"data_stores": store(type="inmem_datastore")},
@@ -382,6 +379,14 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(keys: dict[str, An
 def test_what_this_version_does_not_do_is_said_and_not_ignored(keys: dict[str, Any]) -> None:
     """A job that silently runs otherwise than its manifest says wastes a day."""
     assert "in this version" in problem(written(**keys))
+
+
+@pytest.mark.parametrize("key", [{"servers": 2}, {"cpus": 1}, {"memory": "1GB"}, {"mode": "sync"}], ids=str)
+@pytest.mark.parametrize("kind", [{}, {"kind": "peer"}], ids=str)
+def test_what_is_of_parameter_servers_needs_some(kind: dict[str, Any], key: dict[str, Any]) -> None:
+    """A job that runs without the servers its manifest describes is another job."""
+    said = problem(written(distribution={**kind, **key}))
+    assert f"distribution.{next(iter(key))} is of parameter servers; write kind: parameter-server as well" in said
 
 
 @pytest.mark.parametrize(

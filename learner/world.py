@@ -1,0 +1,43 @@
+"""A generation of a job, as a learner or a parameter server is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, List, Mapping, Optional, Tuple
+
+Address = Tuple[str, int]
+
+
+@dataclass(frozen=True)
+class World:
+    """Who trains together, and from where on. `key` is known to its members alone.
+
+    `step`: the one that all go on from, -1 for the beginning; None: everyone from the last one of its own.
+    """
+
+    generation: int = 0
+    rank: int = 0
+    size: int = 1
+    key: bytes = b""
+    addresses: Tuple[Address, ...] = ()  # of the learners, by rank; none where they do not train together
+    servers: Tuple[Address, ...] = ()
+    mode: str = ""  # of the parameter servers
+    step: Optional[int] = None
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> World:
+        """Raises ValueError, TypeError."""
+        return cls(
+            generation=message.get("generation", 0),
+            rank=message.get("rank", 0),
+            size=message.get("size", 1),
+            key=bytes.fromhex(message.get("key") or ""),
+            addresses=_addresses(message.get("addresses")),
+            servers=_addresses(message.get("servers")),
+            mode=message.get("mode") or "",
+            step=message.get("step"),
+        )
+
+
+def _addresses(listed: Optional[List[Any]]) -> Tuple[Address, ...]:
+    return tuple((str(host), int(port)) for host, port in listed or ())

@@ -1,0 +1,59 @@
+"""The small job's likeness for learners that train by way of parameter servers, in any of the modes."""
+
+import os
+import time
+
+import numpy as np
+
+from ffdl import learner
+from ffdl.learner.parameter_server import SGD
+
+STEPS = int(os.environ.get("STEPS", "120"))
+PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a step waits
+GATED = "GATED" in os.environ  # the last step waits for a gate to be opened: until then the job is at work
+GATE = os.path.join(os.environ["JOB_STATE_DIR"], "gate")
+ROWS, COLUMNS, BATCH = 512, 64, 64
+
+data = np.random.default_rng(0)
+x = data.normal(size=(ROWS, COLUMNS))
+y = x @ data.normal(size=COLUMNS)
+
+
+def train(job: learner.Session) -> np.ndarray:
+    state = job.restore()
+    print("generation", job.generation, "begins at", state["step"] if state else 0, flush=True)
+    if state is None:
+        rng = np.random.default_rng([1, job.rank])
+        state = {"step": 0, "w": np.zeros(COLUMNS), "rng": rng.bit_generator.state, "own": None}
+        state["order"] = np.random.default_rng(2).permutation(ROWS)
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state["rng"]
+    w = state["w"]
+    server = job.parameter_server(w, SGD(0.01, momentum=0.9), state=state["own"])
+    for step in range(state["step"], STEPS):
+        while GATED and step == STEPS - 1:
+            opened = np.array([os.path.exists(GATE)], np.int32)
+            if server.mode in ("sync", "average"):
+                job.overlay().all_reduce(opened, "max")
+            if opened[0]:
+                break
+            time.sleep(0.05)
+            job.step(step, of=STEPS, state=state)  # where a halt is heard of
+        at = step * BATCH % ROWS
+        if at == 0:
+            state["order"] = np.random.default_rng([3, step]).permutation(ROWS)
+        rows = state["order"][at : at + BATCH][job.rank :: job.size]
+        for _ in range(20):  # real work, so that a step takes a while
+            np.linalg.svd(x[rows])
+        error = x[rows] @ w - y[rows]
+        server.step(x[rows].T @ error / len(rows) + 0.01 * rng.normal(size=COLUMNS))
+        state["rng"] = rng.bit_generator.state
+        state["own"] = server.state()
+        state["step"] = step + 1
+        time.sleep(PAUSE)
+        job.step(step + 1, of=STEPS, state=state, loss=float(np.mean(error**2)))
+    return w
+
+
+model = learner.run(train)
+np.save(os.path.join(os.environ["RESULT_DIR"], f"model-{os.environ['LEARNER_ID']}.npy"), model)

@@ -1,0 +1,169 @@
+"""Learners that train one model by way of parameter servers: in lockstep the same bits come out whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.behaviours.conftest import Visit
+from tests.behaviours.user import GATED, User
+
+TRAIN = Path(__file__).parent / "servers" / "train.py"
+LEARNERS = 2
+
+
+def served(
+    user: User, mode: str = "sync", servers: int = 2, learners: int = LEARNERS, name: str = "job", **env: str
+) -> Path:
+    distribution = {"kind": "parameter-server", "servers": servers, "cpus": 0.2, "mode": mode}
+    folder = user.job(name, env=env, learners=learners, cpus=0.3, distribution=distribution)
+    shutil.copy(TRAIN, folder / "train.py")
+    return folder
+
+
+def models(user: User, job: str, learners: int = LEARNERS) -> list[bytes]:
+    return [(user.results(job) / f"model-{number + 1}.npy").read_bytes() for number in range(learners)]
+
+
+def loss(user: User, job: str, learner: int = 1) -> float:
+    """Of the model, relative to knowing nothing."""
+    data = np.random.default_rng(0)
+    x = data.normal(size=(512, 64))
+    y = x @ data.normal(size=64)
+    model = np.load(user.results(job) / f"model-{learner}.npy")
+    return float(np.mean((x @ model - y) ** 2) / np.mean(y**2))
+
+
+def said_by_learner(user: User, job: str, number: int = 1) -> list[str]:
+    return user.ffdl("logs", job, "--learner", str(number)).stdout.splitlines()
+
+
+def generations(user: User, job: str, learner: int = 1) -> int:
+    return len([line for line in said_by_learner(user, job, learner) if "begins at" in line])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(visit: Visit, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The model of a run that nobody disturbed: the same at every learner."""
+    with visit(tmp_path_factory.mktemp("servers")) as someone:
+        job = someone.train(served(someone, PAUSE="0"))
+        assert someone.until_over(job).state == "COMPLETED", someone.story()
+        assert loss(someone, job) < 0.01
+        first, *others = models(someone, job)
+        assert others == [first]
+        return first
+
+
+def test_what_servers_do_is_shown_like_what_learners_do(user: User) -> None:
+    """Their state stands in the table, what they say in the logs: nothing of a job is hidden."""
+    job = user.train(served(user, PAUSE="0"))
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    steps = {node["name"]: node["phase"] for node in json.loads(user.ffdl("show", job, "-o", "json").stdout)["nodes"]}
+    assert steps["parameter-server-1"] == steps["parameter-server-2"] == steps["learner-2"] == "Succeeded"
+    assert "the job is complete" in user.ffdl("logs", job, "--step", "parameter-server-2").stdout
+
+
+@pytest.mark.parametrize("victim", ["server", "learner", "agent", "supervisor", "helper"])
+def test_the_model_is_the_same_whoever_is_killed(user: User, undisturbed: bytes, victim: str) -> None:
+    """All go back to the last step that learners and servers have, and nobody starts that need not."""
+    job = user.train(served(user, **GATED))
+    user.until_step(job, 45)
+    before = set(user.pids("learner"))
+    assert user.kill(victim), user.story()
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * LEARNERS
+    assert len(before) == LEARNERS
+
+
+def test_halted_together_and_resumed(user: User, undisturbed: bytes) -> None:
+    """Servers leave after the learners, with what they had at the step at which these have halted."""
+    job = user.train(served(user, **GATED))
+    for step in (20, 70):
+        user.until_step(job, step)
+        user.ffdl("halt", job)
+        assert user.ffdl("status", job).stdout.strip() == "HALTED"
+        user.ffdl("resume", job)
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * LEARNERS
+    assert generations(user, job) == 3, "a halt costs no step"
+
+
+@pytest.mark.timeout(900)  # each of them costs seconds
+def test_random_kills(user: User, undisturbed: bytes, dice: random.Random) -> None:
+    """Two at once, one again and again, while they begin, learn, save and go on."""
+    job = user.train(served(user, **GATED))
+    killed: list[str] = []
+    while len(killed) < 6 and not user.engine.status(job).terminal:
+        user.wait_for(lambda: bool(user.pids("server")) or user.engine.status(job).terminal, "a server")
+        for victim in dice.choices(["server", "learner", "agent", "supervisor", "helper"], k=dice.choice([1, 1, 2])):
+            killed += [victim] * user.kill(victim)
+        user.until_step(job, min(110, user.step(job) + dice.randrange(25)))
+    print("killed", killed)
+    user.open_gate(job)
+    assert user.until_over(job, 240).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * LEARNERS
+
+
+def test_a_server_that_stands_still_is_replaced(user: User, undisturbed: bytes) -> None:
+    """Learners do not wait for ever for what may never go on."""
+    job = user.train(served(user, **GATED))
+    user.until_step(job, 30)
+    os.kill(user.pids("server")[0], signal.SIGSTOP)
+    user.open_gate(job)
+    assert user.until_over(job, 240).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * LEARNERS
+
+
+@pytest.mark.parametrize("mode", ["async", "easgd"])
+def test_learners_on_their_own_clocks_do_not_disturb_each_other(user: User, mode: str) -> None:
+    """One is killed, a server is killed, all are halted: what learners have found out is not lost with them."""
+    job = user.train(served(user, mode, **GATED))
+    user.until_step(job, 30)
+    pids = set(user.pids("learner"))
+    assert user.kill("learner")
+    user.wait_for(lambda: len(set(user.pids("learner")) - pids) == 1, "the new process")
+    user.until_step(job, 60)
+    assert [generations(user, job, number) for number in (1, 2)] in ([1, 2], [2, 1]), "the other goes on"
+    assert user.kill("server")
+    user.until_step(job, 80)
+    user.ffdl("halt", job)
+    user.ffdl("resume", job)
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert loss(user, job) < 0.05
+
+
+def test_averaged_models_are_one_in_the_end(user: User) -> None:
+    """Each learner's own momentum is in its checkpoints: a halt changes nothing."""
+    results: list[Any] = []
+    for disturbed in (False, True):
+        job = user.train(served(user, "average", name="again" if disturbed else "first", **GATED))
+        user.until_step(job, 40)
+        if disturbed:
+            user.ffdl("halt", job)
+            user.ffdl("resume", job)
+            user.wait_for(lambda: user.kill("server"), "a server")
+        user.open_gate(job)
+        assert user.until_over(job).state == "COMPLETED", user.story()
+        results += models(user, job)
+    assert len(set(results)) == 1
+
+
+def test_many_learners_and_servers(user: User) -> None:
+    """Sixteen and four, on this machine: they start, train and end."""
+    folder = served(user, learners=16, servers=4, STEPS="12", PAUSE="0")
+    text = (folder / "manifest.yml").read_text()
+    (folder / "manifest.yml").write_text(text.replace("cpus: 0.3", "cpus: 0.15").replace("cpus: 0.2", "cpus: 0.1"))
+    job = user.train(folder)
+    assert user.until_over(job, 280).state == "COMPLETED", user.story()
+    assert len(set(models(user, job, 16))) == 1

@@ -1,0 +1,434 @@
+"""Parameter servers: what learners send becomes, to the bit, what each mode says. Nothing is lost or used twice."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ffdl.learner.errors import Mismatch, PeerLost
+from ffdl.learner.exchange import BLOCK, HEAD, OPENS, SERVERS, Row
+from ffdl.learner.optimizers import SGD, Adam, Optimizer, new_slots
+from ffdl.learner.parameter_server import ParameterServer
+from ffdl.learner.rendezvous import Place, connect
+from tests.learner.conftest import WAIT, Start
+from tests.learner.servers import Job
+
+Begin = Callable[..., Job]
+STEPS = 5
+
+
+@pytest.fixture
+def job(tmp_path: Path, start: Start) -> Iterator[Begin]:
+    jobs: list[Job] = []
+
+    def begin(size: int, servers: int, mode: str, **more: Any) -> Job:
+        jobs.append(Job(tmp_path / str(len(jobs)), start, size, servers, mode, **more))
+        return jobs[-1]
+
+    yield begin
+    for each in jobs:
+        each.close()
+
+
+def model(dtype: str = "float32") -> dict[str, np.ndarray]:
+    """Small and large tensors: one is longer than a block, one has no elements, none fits servers evenly."""
+    rng = np.random.default_rng(5)
+    shapes = {"embedding": (3, BLOCK // 4 + 7), "bias": (11,), "none": (0, 4), "scale": ()}
+    return {name: rng.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
+
+
+def gradients(like: dict[str, np.ndarray], rank: int, step: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng([rank, step])
+    return {name: rng.normal(size=array.shape).astype(array.dtype) for name, array in like.items()}
+
+
+def bits(arrays: dict[str, np.ndarray]) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in arrays.items()}
+
+
+class Reference:
+    """One learner that does by itself what all of them do together."""
+
+    def __init__(self, arrays: dict[str, np.ndarray], optimizer: Optimizer) -> None:
+        self.arrays, self.optimizer, self.updates = arrays, optimizer, 0
+        self.slots = {name: new_slots(optimizer, array) for name, array in arrays.items()}
+
+    def step(self, *of_all: dict[str, np.ndarray]) -> None:
+        self.updates += 1
+        for name, array in self.arrays.items():
+            total = of_all[0][name].astype(np.promote_types(array.dtype, np.float32))
+            for other in of_all[1:]:
+                total = total + other[name]
+            gradient = np.asarray(total / len(of_all))
+            # elements by themselves are as good as all at once; a scalar is an array of one
+            flat = [array.reshape(-1), gradient.reshape(-1), [slot.reshape(-1) for slot in self.slots[name]]]
+            self.optimizer.update(*flat, self.updates)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("optimizer", [SGD(0.1), SGD(0.1, momentum=0.9), Adam(0.01)], ids=["sgd", "momentum", "adam"])
+def test_synchronous_steps_are_those_of_one_learner_with_a_large_batch(
+    job: Begin, optimizer: Optimizer, dtype: str
+) -> None:
+    """Bit for bit: a wrong sign, a gradient that is left out, used twice or late would show."""
+    three = job(3, 2, "sync")
+
+    def learn(rank: int) -> dict[str, bytes]:
+        own = model(dtype) if rank == 0 else {name: np.zeros_like(array) for name, array in model(dtype).items()}
+        server = three.learner(rank, own, optimizer)
+        assert bits(own) == bits(model(dtype)), "the first rank's"
+        for step in range(STEPS):
+            server.step(gradients(own, rank, step))
+        server.close()
+        return bits(own)
+
+    alone = Reference(model(dtype), optimizer)
+    for step in range(STEPS):
+        alone.step(*(gradients(alone.arrays, rank, step) for rank in range(3)))
+    assert three.all(learn) == [bits(alone.arrays)] * 3
+
+
+def test_a_learning_rate_may_change(job: Begin) -> None:
+    """A schedule is the script's; the first rank's counts, since only one rate can."""
+    two = job(2, 1, "sync")
+
+    def learn(rank: int) -> np.ndarray:
+        own = np.zeros(3)
+        server = two.learner(rank, own, SGD(1.0))
+        for lr in (1.0, 0.5, 0.25):
+            server.step(np.ones(3), lr=lr if rank == 0 else 100.0)
+        server.close()
+        return own
+
+    assert [list(own) for own in two.all(learn)] == [[-1.75] * 3] * 2
+
+
+def test_gradients_may_travel_in_half_precision(job: Begin) -> None:
+    """Half the bytes: rounded on the way, added up in the parameters' own precision."""
+    two = job(2, 2, "sync")
+
+    def learn(rank: int) -> dict[str, bytes]:
+        own = model()
+        server = two.learner(rank, own, SGD(0.1), gradients="float16")
+        server.step(gradients(own, rank, 0))
+        server.close()
+        return bits(own)
+
+    alone = Reference(model(), SGD(0.1))
+    rounded = [gradients(alone.arrays, rank, 0) for rank in range(2)]
+    alone.step(*({name: array.astype(np.float16) for name, array in one.items()} for one in rounded))
+    assert two.all(learn) == [bits(alone.arrays)] * 2
+
+
+def test_asynchronous_gradients_count_each_once_however_they_come(job: Begin) -> None:
+    """Whole numbers: their sum is the same in every order."""
+    four = job(4, 2, "async")
+    most = 20
+
+    def learn(rank: int) -> np.ndarray:
+        own = np.zeros(BLOCK // 4 + 3, np.float32)
+        server = four.learner(rank, own)
+        for step in range(most):
+            server.step(np.full_like(own, -(1 << rank) if step % 2 else 0.0))
+        return own
+
+    four.all(learn)
+    own = np.zeros(BLOCK // 4 + 3, np.float32)
+    four.learner(0, own).step(np.zeros_like(own))
+    assert set(own) == {most / 2 * 15}
+
+
+def test_asynchronous_steps_use_the_newest_parameters(job: Begin) -> None:
+    """One after the other: each begins where the one before has ended."""
+    two = job(2, 1, "async")
+    both = [np.zeros(4), np.zeros(4)]
+    servers = [two.learner(rank, both[rank], SGD(1.0, momentum=0.5)) for rank in range(2)]
+    servers[0].step(np.full(4, 1.0))
+    assert list(both[0]) == [-1.0] * 4
+    servers[1].step(np.full(4, 1.0))
+    assert list(both[1]) == [-2.5] * 4
+
+
+def test_nobody_runs_ahead_further_than_the_bound(job: Begin) -> None:
+    """Stale gradients do harm: with a bound the quick wait for the slow."""
+    two = job(2, 1, "async")
+    own = [np.zeros(1), np.zeros(1)]
+    both = [two.learner(rank, own[rank], staleness=2) for rank in range(2)]
+    done = threading.Semaphore(0)
+
+    def quick() -> None:
+        for _ in range(5):
+            both[0].step(np.full(1, 1.0))
+            done.release()
+
+    thread = threading.Thread(target=quick)
+    thread.start()
+    for _ in range(3):
+        assert done.acquire(timeout=WAIT)
+    assert not done.acquire(timeout=0.3), "three ahead of one that has done none"
+    both[1].step(np.zeros(1))
+    assert done.acquire(timeout=WAIT)
+    both[1].step(np.zeros(1))
+    assert done.acquire(timeout=WAIT)
+    thread.join(WAIT)
+    assert list(own[0]) == [-5.0]
+
+
+def test_elastic_averaging_draws_both_sides_together(job: Begin) -> None:
+    """d = a (x - w): the learner goes back by d, the servers' parameters forward by it."""
+    two = job(2, 2, "easgd")
+    own = [np.zeros(5), np.full(5, 100.0)]
+    both = [two.learner(rank, own[rank], SGD(1.0), elasticity=0.25, every=2) for rank in range(2)]
+    assert list(own[1]) == [0.0] * 5, "all begin with the same"
+    both[0].step(np.full(5, -4.0))
+    assert list(own[0]) == [4.0] * 5, "a step of its own"
+    both[0].step(np.full(5, -4.0))
+    assert list(own[0]) == [8.0 - 2.0] * 5
+    both[1].step(np.full(5, 1.0))
+    both[1].step(np.full(5, 1.0))
+    assert list(own[1]) == [-2.0 + 1.0] * 5, "0.25 of -2 - 2"
+    both[0].step(np.zeros(5))
+    both[0].step(np.zeros(5))
+    assert list(own[0]) == [6.0 - 0.25 * (6.0 - 1.0)] * 5
+
+
+def test_elasticity_without_a_word_is_the_papers(job: Begin) -> None:
+    own = np.zeros(1)
+    server = job(3, 1, "easgd").learner(0, own)
+    server.step(np.full(1, -1.0))
+    assert list(own) == [1.0 - 0.9 / 3]
+
+
+def test_averaging_gives_all_the_mean_of_all(job: Begin) -> None:
+    """After some steps of one's own, with momentum that stays one's own."""
+    three = job(3, 2, "average")
+
+    def learn(rank: int) -> dict[str, bytes]:
+        own = model("float64")
+        server = three.learner(rank, own, SGD(0.1, momentum=0.9), every=2)
+        for step in range(4):
+            server.step(gradients(own, rank, step))
+        server.close()
+        return bits(own)
+
+    alone = [Reference(model("float64"), SGD(0.1, momentum=0.9)) for _ in range(3)]
+    for step in range(4):
+        for rank, one in enumerate(alone):
+            one.step(gradients(one.arrays, rank, step))
+        if step % 2:
+            means = {
+                name: (a + alone[1].arrays[name] + alone[2].arrays[name]) / 3 for name, a in alone[0].arrays.items()
+            }
+            for one in alone:
+                for name, array in one.arrays.items():
+                    array[...] = means[name]
+    assert three.all(learn) == [bits(alone[0].arrays)] * 3
+
+
+def test_what_a_learner_does_by_itself_is_part_of_its_state(job: Begin) -> None:
+    """Momentum, and how many steps there are until the next exchange, are not lost with the process."""
+    one = job(1, 1, "average")
+    whole, halves = np.zeros(3), np.zeros(3)
+    server = one.learner(0, whole, Adam(0.1), every=3)
+    for step in range(4):
+        server.step(np.full(3, float(step)))
+    server.close()
+    two = job(1, 1, "average")
+    server = two.learner(0, halves, Adam(0.1), every=3)
+    server.step(np.full(3, 0.0))
+    server.step(np.full(3, 1.0))
+    state = json.loads(json.dumps(server.state(), default=lambda array: array.tolist()))
+    server.close()
+    kept = halves.copy()
+    server = job(1, 1, "average").learner(0, kept, Adam(0.1), every=3, state=state)
+    for step in (2, 3):
+        server.step(np.full(3, float(step)))
+    assert kept.tobytes() == whole.tobytes()
+
+
+def test_without_servers_the_optimizer_works_here() -> None:
+    """The same script runs by hand."""
+    own = model()
+    server = ParameterServer(Place(0, 0, b""), [], own, Adam(0.01))
+    alone = Reference(model(), Adam(0.01))
+    for step in range(3):
+        server.step(gradients(own, 0, step))
+        alone.step(gradients(own, 0, step))
+    assert bits(own) == bits(alone.arrays)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3, 7])
+def test_servers_have_even_parts_of_tensors_of_all_sizes(servers: int) -> None:
+    arrays = model()
+    row = Row(arrays, servers)
+    sizes = [sum(len(view) for view in row.of(arrays, number)) for number in range(servers)]
+    assert max(sizes) - min(sizes) <= 1
+    together = np.concatenate([view for number in range(servers) for view in row.of(arrays, number)])
+    assert together.tobytes() == b"".join(bits(arrays).values())
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_learners_that_disagree_are_told_about_what(job: Begin) -> None:
+    two = job(2, 1, "sync")
+    first = two.learner(0, np.zeros(4))
+    with pytest.raises(Mismatch, match="names and shapes of parameters"):
+        two.learner(1, np.zeros((2, 2)))
+    with pytest.raises(Mismatch, match=r"disagree about elements, names: 5, .* at another"):
+        two.learner(1, np.zeros(5))
+    with pytest.raises(Mismatch, match="disagree about optimizer"):
+        two.learner(1, np.zeros(4), SGD(0.5))
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({}, "there are no parameters"),
+        ({"a": np.zeros(1), "b": np.zeros(1, np.float32)}, "of one type, float16, float32 or float64, not of float32"),
+        ({"a": np.zeros(3, np.int64)}, "not of int64"),
+        ({"a": np.zeros((4, 4))[:, ::2]}, "a is to be changed in place"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(parameters: dict[str, np.ndarray], said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        ParameterServer(Place(0, 0, b""), [], parameters, SGD(1.0))
+
+
+def test_gradients_of_something_else_are_refused() -> None:
+    server = ParameterServer(Place(0, 0, b""), [], {"a": np.zeros(2), "b": np.zeros(1)}, SGD(1.0))
+    with pytest.raises(ValueError, match="gradients are of a, parameters a, b"):
+        server.step({"a": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"the gradient of b has shape \(3,\), not \(1,\)"):
+        server.step({"a": np.zeros(2), "b": np.zeros(3)})
+
+
+def test_who_waits_for_a_learner_that_has_left_is_told(job: Begin) -> None:
+    """Not a hang: one that takes more steps than the others, or whose partner is gone."""
+    two = job(2, 2, "sync")
+
+    def learn(rank: int) -> str:
+        server = two.learner(rank, np.zeros(9))
+        server.step(np.zeros(9))
+        if rank == 1:
+            server.close()
+            return ""
+        with pytest.raises(PeerLost) as raised:
+            server.step(np.zeros(9))
+        return str(raised.value)
+
+    assert two.all(learn)[0] == "learner 2 has left"
+
+
+def test_a_server_that_dies_is_noticed(job: Begin) -> None:
+    one = job(1, 2, "sync")
+    server = one.learner(0, model())
+    one.processes[1].kill()
+    one.processes[1].wait()
+    with pytest.raises(PeerLost, match="parameter server 2"):
+        server.step(gradients(model(), 0, 0))
+
+
+def test_what_was_saved_comes_back(job: Begin, tmp_path: Path) -> None:
+    """A server that was killed goes on with the parameters, and the momentum, of the step that all go back to."""
+    two = job(2, 2, "sync")
+
+    def learn(rank: int) -> np.ndarray:
+        own = np.zeros(1000)
+        server = two.learner(rank, own, SGD(0.1, momentum=0.9))
+        for step in range(6):
+            server.step(np.full(1000, float(step)))
+            if step == 2 and rank == 0:
+                server.save(3)
+        server.close()
+        return own
+
+    expected, _ = two.all(learn)
+    for number, agent in enumerate(two.agents):
+        agent.expect("checkpointed", step=3)
+        two.processes[number].kill()
+        agent.world["step"] = 3
+        two.processes[number] = two.begin(number)
+        agent.expect("restored", step=3)
+
+    def go_on(rank: int) -> np.ndarray:
+        own = np.full(1000, 77.0)
+        server = two.learner(rank, own, SGD(0.1, momentum=0.9))
+        for step in range(3, 6):
+            server.step(np.full(1000, float(step)))
+        server.close()
+        return own
+
+    assert [own.tobytes() for own in two.all(go_on)] == [expected.tobytes()] * 2
+
+
+def test_strangers_get_nowhere(job: Begin) -> None:
+    """A port scan, noise, a half-open connection, a learner's place without the key: no crash, no effect, a line."""
+    one = job(1, 1, "sync")
+    (address,) = one.addresses
+    half_open = socket.create_connection(address)
+    for noise in (b"", b"GET / HTTP/1.1\r\n\r\n", random.Random(1).randbytes(5000), b"\0" * 64, b"\xff" * 72):
+        with contextlib.suppress(OSError), socket.create_connection(address) as stranger:
+            stranger.sendall(noise)
+    gave_up = threading.Timer(1.0, lambda: None)
+    gave_up.start()
+
+    def look() -> None:
+        if not gave_up.is_alive():
+            raise PeerLost("enough")
+
+    with pytest.raises(PeerLost):
+        connect(Place(0, 3, b"another key"), SERVERS, address, look)
+    own = np.zeros(2)
+    server = one.learner(0, own)
+    server.step(np.ones(2))
+    assert list(own) == [-1.0, -1.0]
+    half_open.close()
+    one.processes[0].kill()
+    assert "someone who wanted to join the learners was turned away" in one.processes[0].communicate()[1]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        HEAD.pack(OPENS, 0xFFFFFFFF, 0, 0.0),  # a text of 4 GB
+        HEAD.pack(OPENS, 3, 0, 0.0) + b"{}}",
+        HEAD.pack(OPENS, 2, 0, 0.0) + b"{}",
+        HEAD.pack(99, 0, 0, 0.0),
+        HEAD.pack(3, 0, 0, 0.0),  # a gradient of what was not opened
+    ],
+    ids=["4 GB", "no JSON", "nothing", "unknown", "too early"],
+)
+def test_a_learner_that_says_what_it_should_not_is_shown_out(job: Begin, said: bytes) -> None:
+    """Its own code can be wrong, too: that harms no other learner."""
+    two = job(2, 1, "async")
+    (address,) = two.addresses
+    own = np.zeros(1)
+    server = two.learner(0, own)
+    with connect(two.place(1), SERVERS, address, lambda: None) as connection:
+        connection.sendall(said)
+        connection.settimeout(WAIT)
+        answer = b""
+        while got := connection.recv(4096):
+            answer += got
+    assert answer
+    server.step(np.ones(1))
+    assert list(own) == [-1.0]
+
+
+def test_optimizers_that_cannot_be_are_refused(job: Begin) -> None:
+    class Odd(SGD):
+        kind = "odd"
+
+    with pytest.raises(Mismatch, match="there is no optimizer"):
+        job(1, 1, "sync").learner(0, np.zeros(1), Odd(1.0))
