@@ -63,8 +63,9 @@ class ParameterServer:
         """Connects to `servers`, and sets `parameters` to what they have; where they have none, to those of rank 0.
 
         `gradients`: the type in which gradients are sent (float16), if not the parameters'. Where learners send their
-        parameters (modes easgd and average) it is `every` that many steps, and `state` is what `state()` was. `look` is
-        called twice a second in waiting, and may raise what is to end it. Raises PeerLost, Mismatch.
+        parameters (modes easgd and average) it is `every` that many steps; one that goes on where it had `state()` keeps
+        its own parameters until the next time. `look` is called twice a second in waiting, and may raise what is to end
+        it. Raises PeerLost, Mismatch.
         """
         if every < 1:
             raise ValueError(f"every must be at least 1, but is {every}")
@@ -77,8 +78,10 @@ class ParameterServer:
         self._slots: Dict[str, List[np.ndarray]] = {}
         if mode not in GRADIENTS or not servers:
             self._slots = {name: new_slots(optimizer, array) for name, array in self.parameters.items()}
+        own = {}
         if state:
             self._restore(state)
+            own = {name: array.copy() for name, array in self.parameters.items() if mode not in GRADIENTS}
         self._lines: List[Line] = []
         self._heads = [bytearray(HEAD.size) for _ in servers]
         try:
@@ -86,6 +89,8 @@ class ParameterServer:
                 connection = connect(place, SERVERS + number, address, look)
                 self._lines.append(Line(connection, f"parameter server {number + 1}"))
             self._open({"elasticity": elasticity, "staleness": staleness})
+            for name, array in own.items():
+                self.parameters[name][...] = array
         except BaseException:
             self.close()
             raise

@@ -29,7 +29,7 @@ def train(job: learner.Session) -> np.ndarray:
     rng = np.random.default_rng()
     rng.bit_generator.state = state["rng"]
     w = state["w"]
-    server = job.parameter_server(w, SGD(0.01, momentum=0.9), state=state["own"])
+    server = job.parameter_server(w, SGD(0.01, momentum=0.9), every=3, state=state["own"])
     for step in range(state["step"], STEPS):
         while GATED and step == STEPS - 1:
             opened = np.array([os.path.exists(GATE)], np.int32)
