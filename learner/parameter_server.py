@@ -63,9 +63,9 @@ class ParameterServer:
         """Connects to `servers`, and sets `parameters` to what they have; where they have none, to those of rank 0.
 
         `gradients`: the type in which gradients are sent (float16), if not the parameters'. Where learners send their
-        parameters (modes easgd and average) it is `every` that many steps; one that goes on where it had `state()` keeps
-        its own parameters until the next time. `look` is called twice a second in waiting, and may raise what is to end
-        it. Raises PeerLost, Mismatch.
+        parameters (modes easgd and average) it is `every` that many steps; one that goes on from a `state()` keeps its
+        own parameters until the next time. `look` is called twice a second in waiting, and may raise what is to end it.
+        Raises PeerLost, Mismatch.
         """
         if every < 1:
             raise ValueError(f"every must be at least 1, but is {every}")
