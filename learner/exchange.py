@@ -14,107 +14,18 @@ Each begins with a head of fixed size; how many values there are has been said a
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import struct
-from typing import Iterable, Iterator, List, Mapping, Optional
+from typing import List, Mapping
 
 import numpy as np
 
 from .collective import chunks
-from .errors import PeerLost
-from .rendezvous import hang_up
 
 OPENS, SETS, SENDS, SAVES, EMPTY, HAS, REFUSES = range(1, 8)
 HEAD = struct.Struct("=IIQd")  # what it is, bytes of its text, a number, a learning rate (not a number: as it was)
 TEXT_MOST = 4096  # bytes
 SERVERS = 1 << 20  # the first server's rank, where all of a world need one
 BLOCK = 1 << 18  # bytes that a server works on at a time: they are still in the processor's cache then
-SEND_MOST = 1 << 20  # bytes given to the kernel at a time
-
-
-class Line:
-    """One end of a connection: what was put goes out, what was wanted comes in, as far as either can at once."""
-
-    def __init__(self, connection: socket.socket, other: str) -> None:
-        connection.setblocking(False)
-        with contextlib.suppress(OSError):  # no TCP
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.connection, self._other = connection, other
-        self._out: List[Iterator[memoryview]] = []
-        self._sending: Optional[memoryview] = None
-        self._into: Iterator[memoryview] = iter(())
-        self._filling: Optional[memoryview] = None
-
-    @property
-    def idle(self) -> bool:
-        """Nothing waits to be sent."""
-        return self._sending is None
-
-    @property
-    def filled(self) -> bool:
-        """All that was wanted has come."""
-        return self._filling is None
-
-    def put(self, views: Iterable[memoryview]) -> None:
-        """Is to send them after what was put before. Each is asked for when the one before has gone."""
-        self._out.append(iter(views))
-        if self._sending is None:
-            self._next_out()
-
-    def want(self, views: Iterable[memoryview]) -> None:
-        """Is to fill them with what comes next."""
-        self._into = iter(views)
-        self._next_in()
-
-    def send(self) -> bool:
-        """Whether bytes have gone. Raises PeerLost."""
-        moved = False
-        while self._sending is not None:
-            try:
-                gone = self.connection.send(self._sending[:SEND_MOST])
-            except BlockingIOError:
-                break
-            except OSError as error:
-                raise PeerLost(f"{self._other} is gone: {error.strerror}") from None
-            moved = True
-            self._sending = self._sending[gone:]
-            if not self._sending.nbytes:
-                self._next_out()
-            elif gone < SEND_MOST:
-                break
-        return moved
-
-    def receive(self) -> bool:
-        """Whether bytes have come. Raises PeerLost."""
-        moved = False
-        while self._filling is not None:
-            try:
-                got = self.connection.recv_into(self._filling)
-            except BlockingIOError:
-                break
-            except OSError as error:
-                raise PeerLost(f"{self._other} is gone: {error.strerror}") from None
-            if not got:
-                raise PeerLost(f"{self._other} has hung up")
-            moved = True
-            self._filling = self._filling[got:]
-            if not self._filling.nbytes:
-                self._next_in()
-        return moved
-
-    def close(self) -> None:
-        hang_up(self.connection)
-
-    def _next_out(self) -> None:
-        while self._out:
-            self._sending = next((view for view in self._out[0] if view.nbytes), None)
-            if self._sending is not None:
-                return
-            del self._out[0]
-
-    def _next_in(self) -> None:
-        self._filling = next((view for view in self._into if view.nbytes), None)
 
 
 class Row:

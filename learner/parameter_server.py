@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import select
 from dataclasses import replace
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -24,13 +23,14 @@ from .exchange import (
     SERVERS,
     SETS,
     TEXT_MOST,
-    Line,
     Row,
     as_bytes,
     head,
 )
+from .line import Line, wait
 from .optimizers import SGD, Adam, Optimizer, described, new_slots
 from .rendezvous import Place, connect
+from .shared_line import shared_line
 from .solvers import GRADIENTS
 
 __all__ = ["SGD", "Adam", "Optimizer", "ParameterServer"]
@@ -59,13 +59,14 @@ class ParameterServer:
         staleness: Optional[int] = None,
         state: Optional[Dict[str, Any]] = None,
         look: Callable[[], None] = lambda: None,
+        shared_memory: bool = True,
     ) -> None:
         """Connects to `servers`, and sets `parameters` to what they have; where they have none, to those of rank 0.
 
         `gradients`: the type in which gradients are sent (float16), if not the parameters'. Where learners send their
         parameters (modes easgd and average) it is `every` that many steps; one that goes on from a `state()` keeps its
         own parameters until the next time. `look` is called twice a second in waiting, and may raise what is to end it.
-        Raises PeerLost, Mismatch.
+        Without `shared_memory` it is TCP on one machine, too. Raises PeerLost, Mismatch.
         """
         if every < 1:
             raise ValueError(f"every must be at least 1, but is {every}")
@@ -86,8 +87,7 @@ class ParameterServer:
         self._heads = [bytearray(HEAD.size) for _ in servers]
         try:
             for number, address in enumerate(servers):
-                connection = connect(place, SERVERS + number, address, look)
-                self._lines.append(Line(connection, f"parameter server {number + 1}"))
+                self._lines.append(_line(place, number, address, look, shared_memory))
             self._open({"elasticity": elasticity, "staleness": staleness})
             for name, array in own.items():
                 self.parameters[name][...] = array
@@ -218,12 +218,15 @@ class ParameterServer:
         while going:
             moved = [line.send() | line.receive() for line in going]
             going = [line for line in going if not over(line)]
-            if going and not any(moved):
-                self._wait(going)
+            while going and not any(moved) and not wait(going, LOOK_EVERY):
+                self._look()
 
-    def _wait(self, lines: Sequence[Line]) -> None:
-        poll = select.poll()
-        for line in lines:
-            poll.register(line.connection, (0 if line.filled else select.POLLIN) | (0 if line.idle else select.POLLOUT))
-        while not poll.poll(1000 * LOOK_EVERY):
-            self._look()
+
+def _line(place: Place, number: int, address: Tuple[str, int], look: Callable[[], None], shared_memory: bool) -> Line:
+    other = f"parameter server {number + 1}"
+    connection = connect(place, SERVERS + number, address, look)
+    shared = shared_line(place, SERVERS + number, other) if shared_memory else None
+    if shared is None:
+        return Line(connection, other)
+    connection.close()
+    return shared

@@ -21,7 +21,7 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
-from typing import Callable, Collection, Dict, Generator, Optional, Tuple, Union
+from typing import Any, Callable, Collection, Dict, Generator, Optional, Sequence, Tuple, Union
 
 from .collective import LOOK_EVERY
 from .errors import PeerLost
@@ -61,7 +61,7 @@ def connect(place: Place, to: int, address: Union[bytes, Tuple[str, int]], look:
         try:
             connection.settimeout(LOOK_EVERY)
             connection.connect(address)
-            _present(connection, place, to, look)
+            present(connection, place, to, look)
             return connection
         except OSError as error:
             connection.close()
@@ -75,7 +75,7 @@ def connect(place: Place, to: int, address: Union[bytes, Tuple[str, int]], look:
         pause = min(2 * pause, TRY_MOST)
 
 
-def _present(connection: socket.socket, place: Place, to: int, look: Callable[[], None]) -> None:
+def present(connection: socket.socket, place: Place, to: int, look: Callable[[], None]) -> None:
     """The connector's part. Raises OSError where the other side is not who it should be."""
     theirs, own = _read(connection, _CHALLENGE, look), os.urandom(_CHALLENGE)
     about = _ABOUT.pack(place.generation, place.rank, to, own)
@@ -110,7 +110,7 @@ def admit(
 ) -> Dict[int, socket.socket]:
     """The connections of the ranks `wanted`, waited for until `look`, called twice a second, raises."""
     admitted: Dict[int, socket.socket] = {}
-    coming = arrivals(place, listener, lambda rank: rank in wanted and rank not in admitted, look)
+    coming = arrivals(place, [listener], lambda rank: rank in wanted and rank not in admitted, look)
     try:
         while len(admitted) < len(wanted):
             rank, connection = next(coming)
@@ -125,17 +125,18 @@ def admit(
 
 
 def arrivals(
-    place: Place, listener: socket.socket, wanted: Callable[[int], bool], look: Callable[[], None]
+    place: Place, listeners: Sequence[socket.socket], wanted: Callable[[int], bool], look: Callable[[], None]
 ) -> Generator[Tuple[int, socket.socket], None, None]:
     """Ranks that are `wanted` and their connections, as they come, until `look`, called twice a second, raises."""
-    listener.setblocking(False)
     with selectors.DefaultSelector() as selector:
-        selector.register(listener, selectors.EVENT_READ)
+        for listener in listeners:
+            listener.setblocking(False)
+            selector.register(listener, selectors.EVENT_READ)
         try:
             while True:
                 for key, _ in selector.select(LOOK_EVERY):
                     if key.data is None:
-                        _open(selector, listener)
+                        _open(selector, key.fileobj)
                     elif key.data.read():
                         selector.unregister(key.fileobj)
                         rank = key.data.rank(place)
@@ -151,7 +152,7 @@ def arrivals(
                     key.data.close()
 
 
-def _open(selector: selectors.BaseSelector, listener: socket.socket) -> None:
+def _open(selector: selectors.BaseSelector, listener: Any) -> None:
     with contextlib.suppress(OSError):
         connection, _ = listener.accept()
         if len(selector.get_map()) > STRANGERS_MOST:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
-import select
 import socket
 import threading
 import time
@@ -32,12 +31,13 @@ from .exchange import (
     SERVERS,
     SETS,
     TEXT_MOST,
-    Line,
     as_bytes,
     head,
 )
+from .line import Line, wait
 from .rendezvous import Place, arrivals
 from .session import Session, run
+from .shared_line import accept, name
 from .solvers import Solver, solver
 
 LOOK_EVERY = 0.1  # seconds between two looks at what the job wants
@@ -52,8 +52,8 @@ class RefusedError(Exception):
 class _Learner:
     """A learner's connection: what is coming, and how far its update is."""
 
-    def __init__(self, rank: int, connection: socket.socket) -> None:
-        self.rank, self.line = rank, Line(connection, f"learner {rank + 1}")
+    def __init__(self, rank: int, line: Line) -> None:
+        self.rank, self.line = rank, line
         self.begun = bytearray(HEAD.size)
         self.what = 0  # is being received; 0: a head
         self.rate = float("nan")
@@ -104,6 +104,7 @@ class _World:
         self._woken, self._waker = socket.socketpair()
         self._woken.setblocking(False)
         self._block = self._turn = 0  # in lockstep: what is being added up, and whose part is next
+        self._most = 1  # elements in a block
         self._total = np.empty(0)
         self._left = ""  # who of those that go in lockstep is not there any more
         self._over = threading.Event()
@@ -124,7 +125,7 @@ class _World:
                 moved |= self._add_up()
             self._look()
             if not moved:
-                self._wait()
+                wait([learner.line for learner in self._learners.values()], LOOK_EVERY, self._woken)
 
     def close(self) -> None:
         for learner in self._learners.values():
@@ -142,32 +143,33 @@ class _World:
             if self._over.is_set():
                 raise PeerLost("the world is over")
 
-        def admit() -> None:
+        def admit(near: socket.socket) -> None:
             with contextlib.suppress(PeerLost):
-                for arrival in arrivals(place, listener, lambda rank: rank < self._size, look):
-                    self._arrived.put(arrival)
+                for rank, connection in arrivals(place, [listener, near], lambda rank: rank < self._size, look):
                     with contextlib.suppress(OSError):
+                        self._arrived.put((rank, _line(rank, connection)))
                         self._waker.send(b"x")
 
-        doorkeeper = threading.Thread(target=admit, name="doorkeeper")
-        doorkeeper.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            doorkeeper.join()
-            while not self._arrived.empty():
-                self._arrived.get()[1].close()
+        with _near(place) as near:
+            doorkeeper = threading.Thread(target=admit, args=(near,), name="doorkeeper")
+            doorkeeper.start()
+            try:
+                yield
+            finally:
+                self._over.set()
+                doorkeeper.join()
+                while not self._arrived.empty():
+                    self._arrived.get()[1].close()
 
     def _welcome(self) -> bool:
         with contextlib.suppress(BlockingIOError):
             self._woken.recv(1 << 10)
         moved = False
         while not self._arrived.empty():
-            rank, connection = self._arrived.get()
-            if rank in self._learners:  # its process has begun anew
+            rank, line = self._arrived.get()
+            if rank in self._learners:  # its process has begun anew, or it has found a shorter way
                 self._lose(self._learners[rank], PeerLost("it is there again"))
-            learner = _Learner(rank, connection)
+            learner = _Learner(rank, line)
             learner.updates = min((other.updates for other in self._learners.values()), default=0)
             self._learners[rank] = learner
             moved = True
@@ -182,7 +184,7 @@ class _World:
         learner.line.close()
         if self._learners.get(learner.rank) is learner:
             del self._learners[learner.rank]
-        if self._lockstep:
+        if self._lockstep and learner.opened:
             self._left = f"learner {learner.rank + 1} has left"
 
     def _look(self) -> None:
@@ -195,14 +197,6 @@ class _World:
             self._leaving = self._leaving or now
             if not self._learners or (not self._lockstep and now - self._leaving > LEAVE_WITHIN):
                 self._job.leave()
-
-    def _wait(self) -> None:
-        poll = select.poll()
-        poll.register(self._woken, select.POLLIN)
-        for learner in self._learners.values():
-            events = (0 if learner.line.filled else select.POLLIN) | (0 if learner.line.idle else select.POLLOUT)
-            poll.register(learner.line.connection, events)
-        poll.poll(1000 * LOOK_EVERY)
 
     # --- what they say --------------------------------------------------------------------------------------------
 
@@ -250,7 +244,7 @@ class _World:
             raise RefusedError(str(error)) from None
         learner.opened = learner.waits = True
         sent_as = np.dtype(about["sent_as"])
-        learner.stage = np.empty(BLOCK // sent_as.itemsize, sent_as)
+        learner.stage = np.empty(self._most, sent_as)
         learner.next_head()
         if not self._empty:
             self._answer(learner)
@@ -271,7 +265,8 @@ class _World:
         else:
             self._empty = True
         self._about, self.solver = about, made
-        self._total = np.empty(0, np.promote_types(kind, np.float32))
+        self._most = BLOCK // kind.itemsize
+        self._total = np.empty(self._most, np.promote_types(kind, np.float32))
 
     _empty = True
 
@@ -294,15 +289,12 @@ class _World:
 
     def _part(self, block: int) -> slice:
         assert self.solver is not None
-        values = self.solver.values
-        most = BLOCK // values.itemsize
-        return slice(block * most, min((block + 1) * most, len(values)))
+        return slice(block * self._most, min((block + 1) * self._most, len(self.solver.values)))
 
     @property
     def _blocks(self) -> int:
         assert self.solver is not None
-        most = BLOCK // self.solver.values.itemsize
-        return max(1, -(-len(self.solver.values) // most))
+        return max(1, -(-len(self.solver.values) // self._most))
 
     def _want_block(self, learner: _Learner) -> None:
         part = self._part(learner.block)
@@ -361,15 +353,18 @@ class _World:
         part = self._part(self._block)
         length = part.stop - part.start
         if self._turn > 0:
-            np.add(self._total, learner.stage[:length], out=self._total)
+            np.add(self._total[:length], learner.stage[:length], out=self._total[:length])
         else:
             self._at_rate(learner)
-            self._total = learner.stage[:length].astype(self._total.dtype)
+            if learner.stage.dtype == self._total.dtype:  # nothing needs to be copied
+                self._total, learner.stage = learner.stage, self._total
+            else:
+                self._total[:length] = learner.stage[:length]
         self._turn += 1
         if self._turn < self._size:
             return
         self.solver.updates += self._block == 0
-        result = self.solver.apply(part, self._total, self._size)
+        result = self.solver.apply(part, self._total[:length], self._size)
         for each in self._learners.values():
             each.line.put([self._has(), as_bytes(result)] if self._block == 0 else [as_bytes(result)])
             self._go_on(each)
@@ -381,6 +376,21 @@ class _World:
         for learner in list(self._learners.values()):
             if learner.what == SENDS:
                 self._lose(learner, why)
+
+
+def _near(place: Place) -> socket.socket:
+    """Listens for learners on this machine."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with contextlib.suppress(OSError):  # no Linux: nobody will find it
+        listener.bind(name(place, place.rank))
+    listener.listen(64)
+    return listener
+
+
+def _line(rank: int, connection: socket.socket) -> Line:
+    """Raises OSError."""
+    other = f"learner {rank + 1}"
+    return accept(connection, other) if connection.family == socket.AF_UNIX else Line(connection, other)
 
 
 def _difference(about: Dict[str, Any], known: Dict[str, Any]) -> str:

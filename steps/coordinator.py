@@ -23,6 +23,7 @@ from .worlds import Worlds, recorded
 
 FIRST_GRACE = 30.0  # seconds the others have once the first learner is done, where that completes the job
 HALT_MARGIN = 10.0  # seconds beyond halt_grace that a halt waits for learners
+STILL = 60.0  # seconds without a step after which one that others wait for is said to be hung
 RUNNING_RECORDED = 10.0  # seconds of running between two records of it
 
 
@@ -69,6 +70,13 @@ class Coordinator:
             return False
         strangers = self.snapshot.active - self.members.keys() - set(self.state.done)
         return not strangers or now - self.halting > contract.RECONNECT_WINDOW
+
+    def hung(self, now: float) -> Member | None:
+        """One that others, who have finished, wait for, and that has stopped to take steps."""
+        finished = {*self.state.done, *self.worlds.finished}
+        going = [member for member in self._learners if member.index not in finished and member.running]
+        still = [member for member in going if member.step is not None and now - member.moved > STILL]
+        return still[0] if finished and still and not self.over and self.halting is None else None
 
     def outcome(self) -> dict[str, Any]:
         """What a learner that comes after the helper has ended needs to know."""
@@ -135,7 +143,7 @@ class Coordinator:
                 refusal = {"type": contract.REFUSED, "reason": "a later attempt has joined"}
                 yield Send(old.conn, refusal)
             yield Close(old.conn, "it joined again")
-        member.conn, member.heard = conn, now
+        member.conn, member.heard, member.moved = conn, now, now
         self.members[index] = member
         if index in self.state.done or (self.state.completed and not member.running):
             member.leaving = True
@@ -168,7 +176,9 @@ class Coordinator:
             member.running = message.get("running") is True
             member.generation = count(message.get("generation"), None) or member.generation
             member.checkpoint = checkpoint_of(message, member.checkpoint)
-            member.step, member.of = count(message.get("step"), member.step), count(message.get("of"), member.of)
+            step = count(message.get("step"), member.step)
+            member.moved = now if step != member.step else member.moved
+            member.step, member.of = step, count(message.get("of"), member.of)
             if isinstance(message.get("metrics"), dict):
                 member.metrics = {name: value for name, value in message["metrics"].items() if is_number(value)}
             yield Send(conn, {"type": contract.HEARTBEAT, "epoch": self.epoch})

@@ -28,6 +28,7 @@ class Member:
     running: bool = False
     leaving: bool = False  # it said, or was told, that it ends
     step: int | None = None
+    moved: float = 0.0  # when the last step was heard of
     of: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
 

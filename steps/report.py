@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .coordinator import Coordinator
+from .members import words
 
 
 class Pace:
@@ -48,14 +49,14 @@ def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, s
         "metrics": first.metrics if first else {},
         "generation": state.generation,
         "learners": {"wanted": coordinator.spec.learners, "joined": joined, "done": len(state.done)},
-        "message": storing or _message(coordinator, joined),
+        "message": storing or _message(coordinator, joined, now),
         "running_seconds": round(state.running, 1),
         "epoch": coordinator.epoch,
         "time": round(unix_time, 3),
     }
 
 
-def _message(coordinator: Coordinator, joined: int) -> str:
+def _message(coordinator: Coordinator, joined: int, now: float) -> str:
     state = coordinator.state
     if state.ended:
         return state.ended
@@ -69,4 +70,7 @@ def _message(coordinator: Coordinator, joined: int) -> str:
         if joined >= wanted and there < servers:
             return f"waiting for parameter servers: {there} of {servers} have joined"
         return f"waiting for learners: {joined} of {wanted} have joined"
+    if hung := coordinator.hung(now):
+        minutes = int((now - hung.moved) / 60)
+        return f"waiting for {words(hung.index)}, which others have finished without: no step for {minutes} min"
     return "training"

@@ -11,6 +11,7 @@ from ffdl.learner import contract
 from ffdl.steps.coordinator import Coordinator
 from ffdl.steps.effects import Effect, Record, Send
 from ffdl.steps.journal import State
+from ffdl.steps.report import Pace, report
 from ffdl.steps.view import Snapshot
 from ffdl.steps.worlds import FAILURE_HELD
 from tests.steps.test_coordinator import join, make, records, sent
@@ -18,6 +19,10 @@ from tests.steps.test_coordinator import join, make, records, sent
 
 def peers(learners: int, **changes: Any) -> Coordinator:
     return make(learners, distribution="peer", **changes)
+
+
+def served(learners: int, servers: int, mode: str = "sync", **changes: Any) -> Coordinator:
+    return make(learners, distribution="parameter-server", servers=servers, mode=mode, **changes)
 
 
 def enter(index: int, attempt: int = 0, generation: int = 0, checkpoint: int = -1, **changes: Any) -> dict[str, Any]:
@@ -207,8 +212,9 @@ def test_whatever_happens_no_two_learners_are_in_different_worlds() -> None:
 
 
 def _one_life(dice: random.Random) -> None:
-    size = dice.randrange(1, 5)
-    job, now, conns = peers(size), 0.0, dict.fromkeys(range(size), 0)
+    learners, servers = dice.randrange(1, 5), dice.randrange(3)
+    size = learners + servers
+    job, now, conns = (served(learners, servers) if servers else peers(learners)), 0.0, dict.fromkeys(range(size), 0)
     attempts, told, saved, broken = [0] * size, [0] * size, [-1] * size, [0] * size
     number = 0
 
@@ -237,7 +243,9 @@ def _one_life(dice: random.Random) -> None:
         number += 1
         conns[index] = number
         running = told[index] > 0
-        hear(job.message(number, enter(index, attempts[index], runs(index), saved[index], running=running), now))
+        role = {"role": "learner"} if index < learners else {"role": "parameter-server", "index": index - learners}
+        about = enter(index, attempts[index], runs(index), saved[index], running=running)
+        hear(job.message(number, {**about, **role}, now))
 
     for turn in range(60):
         now += dice.random()
@@ -273,10 +281,104 @@ def _one_life(dice: random.Random) -> None:
         if job.formed and all(conns.values()):
             assert len(set(told)) == 1
     assert job.formed
-    for conn in list(conns.values()):
+    for conn in list(conns.values())[:learners]:
         effects = job.message(conn, {"type": "done", "generation": told[0]}, now)
     assert job.state.completed
-    assert all(sent(effects, conn) == ["released"] for conn in conns.values())
+    said = [sent(effects, conn) for conn in conns.values()]
+    assert said == [["released"]] * learners + [["complete"]] * servers
+
+
+def serve(index: int, attempt: int = 0, **changes: Any) -> dict[str, Any]:
+    return {**enter(index, attempt, **changes), "role": "parameter-server", "address": f"10.0.1.{index}"}
+
+
+def begun_with_a_server(mode: str) -> Coordinator:
+    """Two learners on connections 1 and 2, a server on 3."""
+    job = served(2, 1, mode=mode)
+    job.message(1, enter(0), 0.0)
+    assert sent(job.message(2, enter(1), 0.0), 1) == [], "without its server there is no world"
+    effects = job.message(3, serve(0), 0.0)
+    assert sent(effects, 1) == sent(effects, 2) == ["world"]
+    assert world(effects, 1)["servers"] == [["10.0.1.0", 2000]]
+    assert world(effects, 1)["mode"] == world(effects, 3)["mode"] == mode
+    assert (world(effects, 3)["rank"], world(effects, 3)["size"]) == (0, 2)
+    for conn in (1, 2, 3):
+        beat(job, conn, 0.0)
+    return job
+
+
+@pytest.mark.parametrize("mode", ["sync", "average"])
+def test_in_lockstep_servers_go_back_with_the_learners(mode: str) -> None:
+    """To a step that all have saved: a model of one step and an order of data of another make no sense."""
+    job = begun_with_a_server(mode)
+    for conn, step in ((1, 40), (2, 40), (3, 20)):
+        job.message(conn, {"type": "checkpointed", "step": step}, 1.0)
+    effects = job.message(4, enter(0, attempt=1, checkpoint=40), 2.0)
+    assert world(effects, 4)["step"] == world(effects, 2)["step"] == world(effects, 3)["step"] == 20
+
+
+@pytest.mark.parametrize("mode", ["async", "easgd"])
+def test_on_their_own_clocks_learners_come_and_go(mode: str) -> None:
+    """A learner is no loss to the others; a server is to all."""
+    job = begun_with_a_server(mode)
+    effects = job.message(4, enter(0, attempt=1, checkpoint=40), 1.0)
+    assert [sent(effects, conn) for conn in (2, 3)] == [[], []]
+    assert world(effects, 4)["generation"] == 1
+    assert world(effects, 4)["step"] is None, "its own last"
+    job.disconnected(2, 2.0)
+    assert job.tick(13.0) == []
+    effects = job.message(3, {"type": "restarted"}, 14.0)
+    assert sent(effects, 4) == ["break"]
+    effects = job.message(5, enter(1, attempt=1), 15.0)
+    assert world(effects, 3)["generation"] == world(effects, 4)["generation"] == world(effects, 5)["generation"] == 2
+
+
+def test_a_learner_on_its_own_clock_may_be_done_before_the_others() -> None:
+    job = begun_with_a_server("async")
+    effects = job.message(1, {"type": "done", "generation": 1}, 1.0)
+    assert sent(effects, 1) == ["released"]
+    assert sent(effects, 3) == []
+    effects = job.message(2, {"type": "done", "generation": 1}, 2.0)
+    assert sent(effects, 2) == ["released"]
+    assert sent(effects, 3) == ["complete"]
+
+
+def test_a_server_that_fails_ends_the_job_and_is_named() -> None:
+    job = begun_with_a_server("sync")
+    job.message(3, {"type": "failed", "reason": "out-of-memory", "code": 1, "limit": 1 << 30}, 1.0)
+    effects = job.tick(1.1 + FAILURE_HELD)
+    assert job.state.ended == "parameter server 1 ran out of memory (limit 1 GiB)"
+    assert sent(effects, 1) == sent(effects, 2) == ["end"]
+    assert sent(effects, 3) == ["verdict"]
+
+
+def test_a_failure_is_judged_once() -> None:
+    """One that is granted, where no world ends with it, is not granted again with every tick."""
+    job = served(2, 1, mode="async", retry_attempts=1)
+    for conn, joins in ((1, enter(0)), (2, enter(1)), (3, serve(0))):
+        job.message(conn, joins, 0.0)
+    job.message(1, {"type": "failed", "reason": "crash", "code": 3}, 1.0)
+    assert sent(job.tick(1.1 + FAILURE_HELD), 1) == ["verdict"]
+    assert job.tick(20.0) == []
+    assert not job.over
+
+
+def test_a_learner_that_hangs_after_others_have_finished_is_named() -> None:
+    """A job that will never end says so, and whom it waits for."""
+    job = make(2)
+    for index in range(2):
+        job.message(index + 1, join(index), 0.0)
+    for now in (10.0, 20.0, 30.0):
+        for conn in (1, 2):
+            about = {"running": True, "step": int(min(now, 20.0)), "of": 100}
+            job.message(conn, {"type": "heartbeat", **about}, now)
+    assert job.hung(100.0) is None, "nobody has finished"
+    job.message(1, {"type": "done"}, 100.0)
+    job.message(2, {"type": "heartbeat", "running": True, "step": 20, "of": 100}, 110.0)
+    said = report(job, Pace(), 150.0, 0.0)["message"]
+    assert said == "waiting for learner 2, which others have finished without: no step for 2 min"
+    job.message(2, {"type": "heartbeat", "running": True, "step": 21, "of": 100}, 151.0)
+    assert report(job, Pace(), 160.0, 0.0)["message"] == "training"
 
 
 def test_a_journal_of_the_version_before_is_read() -> None:

@@ -1,0 +1,126 @@
+"""One end of a connection between a learner and a parameter server: bytes of arrays, sent and received side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from typing import Iterable, Iterator, List, Optional
+
+from .errors import PeerLost
+from .rendezvous import hang_up
+
+SEND_MOST = 1 << 20  # bytes given to the kernel at a time
+
+
+class Line:
+    """What was put goes out, what was wanted comes in, as far as either can at once. By TCP."""
+
+    def __init__(self, connection: socket.socket, other: str) -> None:
+        connection.setblocking(False)
+        with contextlib.suppress(OSError):  # no TCP
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.connection, self._other = connection, other
+        self._out: List[Iterator[memoryview]] = []
+        self._sending: Optional[memoryview] = None
+        self._into: Iterator[memoryview] = iter(())
+        self._filling: Optional[memoryview] = None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits to be sent."""
+        return self._sending is None
+
+    @property
+    def filled(self) -> bool:
+        """All that was wanted has come."""
+        return self._filling is None
+
+    def put(self, views: Iterable[memoryview]) -> None:
+        """Is to send them after what was put before. Each is asked for when the one before has gone."""
+        self._out.append(iter(views))
+        if self._sending is None:
+            self._next_out()
+
+    def want(self, views: Iterable[memoryview]) -> None:
+        """Is to fill them with what comes next."""
+        self._into = iter(views)
+        self._next_in()
+
+    def send(self) -> bool:
+        """Whether bytes have gone. Raises PeerLost."""
+        moved = False
+        while self._sending is not None:
+            gone = self._give(self._sending)
+            if not gone:
+                break
+            moved = True
+            self._sending = self._sending[gone:]
+            if not self._sending.nbytes:
+                self._next_out()
+        return moved
+
+    def receive(self) -> bool:
+        """Whether bytes have come. Raises PeerLost."""
+        moved = False
+        while self._filling is not None:
+            got = self._take(self._filling)
+            if not got:
+                break
+            moved = True
+            self._filling = self._filling[got:]
+            if not self._filling.nbytes:
+                self._next_in()
+        return moved
+
+    def events(self) -> Optional[int]:
+        """What is to be polled `connection` for before it is tried again; None: it is worth a try at once."""
+        return (0 if self.filled else select.POLLIN) | (0 if self.idle else select.POLLOUT)
+
+    def close(self) -> None:
+        hang_up(self.connection)
+
+    def _give(self, view: memoryview) -> int:
+        """How many bytes have gone."""
+        try:
+            return self.connection.send(view[:SEND_MOST])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerLost(f"{self._other} is gone: {error.strerror}") from None
+
+    def _take(self, view: memoryview) -> int:
+        """How many bytes have come."""
+        try:
+            got = self.connection.recv_into(view)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerLost(f"{self._other} is gone: {error.strerror}") from None
+        if not got:
+            raise PeerLost(f"{self._other} has hung up")
+        return got
+
+    def _next_out(self) -> None:
+        self._sending = None
+        while self._sending is None and self._out:
+            self._sending = next((view for view in self._out[0] if view.nbytes), None)
+            if self._sending is None:
+                del self._out[0]
+
+    def _next_in(self) -> None:
+        self._filling = next((view for view in self._into if view.nbytes), None)
+
+
+def wait(lines: Iterable[Line], seconds: float, *others: socket.socket) -> bool:
+    """Waits until one of the lines can move, or one of the other sockets can be read. Whether that has come."""
+    poll = select.poll()
+    for line in lines:
+        events = line.events()
+        if events is None:
+            return True
+        if events:
+            poll.register(line.connection, events)
+    for other in others:
+        poll.register(other, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
