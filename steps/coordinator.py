@@ -23,6 +23,8 @@ from .worlds import Worlds, recorded
 
 FIRST_GRACE = 30.0  # seconds the others have once the first learner is done, where that completes the job
 HALT_MARGIN = 10.0  # seconds beyond halt_grace that a halt waits for learners
+DELETED_AGAIN = 2.0  # seconds after which a pod that is still, or again, there is deleted once more
+MADE_AGAIN = 4.0  # seconds for which a halt waits whether one that was deleted is made again
 STILL = 60.0  # seconds without a step after which one that others wait for is said to be hung
 RUNNING_RECORDED = 10.0  # seconds of running between two records of it
 
@@ -37,7 +39,8 @@ class Coordinator:
         self.halting: float | None = None  # since when
         self.snapshot = Snapshot()
         self._token = token.encode()
-        self._deleted: set[str] = set()
+        self._deleted: dict[str, float] = {}  # pods that were not to start, and when that was asked for
+        self._starting = float("-inf")  # when such a one was last there
         self._forced: set[str] = set()
         self._now = self._recorded = now
         self._waiting_since: float | None = None  # a pod can't start since then
@@ -66,7 +69,9 @@ class Coordinator:
             return False
         if now - self.halting > self.spec.halt_grace + HALT_MARGIN:
             return True
-        if self.snapshot.busy or not all(self._gone(member, now) for member in self.members.values()):
+        if now - self._starting < MADE_AGAIN or self.snapshot.busy:
+            return False
+        if not all(self._gone(member, now) for member in self.members.values()):
             return False
         strangers = self.snapshot.active - self.members.keys() - set(self.state.done)
         return not strangers or now - self.halting > contract.RECONNECT_WINDOW
@@ -322,11 +327,19 @@ class Coordinator:
             for member in self.members.values():
                 if member.conn is not None and not member.leaving:
                     yield Send(member.conn, {"type": contract.HALT})
-        if self.halting is not None:
-            for name in snapshot.pending:
-                if name not in self._deleted:
-                    self._deleted.add(name)
-                    yield DeletePod(name)
+        yield from self._keep_from_starting(now)
+
+    def _keep_from_starting(self, now: float) -> Effects:
+        """In a halt. A controller that has not heard of it makes a pod again that it finds deleted."""
+        if self.halting is None:
+            return
+        for name in self.snapshot.pending:
+            there = name in self.snapshot.starting
+            if there:
+                self._starting = now
+            if name not in self._deleted or (there and now - self._deleted[name] > DELETED_AGAIN):
+                self._deleted[name] = now
+                yield DeletePod(name)
 
     def _force(self, snapshot: Snapshot) -> Effects:
         """A pod that does not end is on a node that is gone, unless who is in it is still heard of."""
@@ -352,6 +365,7 @@ class Coordinator:
                 self.disconnected(conn, now)
                 yield Close(conn, "nothing was heard of it")
         yield from self._follow_world(now)
+        yield from self._keep_from_starting(now)
         if self.formed and not self.over and self.halting is None and any(m.running for m in self._learners):
             self.state.running += passed
             if now - self._recorded >= RUNNING_RECORDED:

@@ -96,5 +96,6 @@ def with_pods(
         active=frozenset(pod.member for pod in pods if pod.works and pod.member is not None),
         busy=any(pod.works and pod.role == "download" for pod in pods),
         pending=pending,
+        starting=frozenset(pod.name for pod in pods if pod.starting),
         overdue=tuple((pod.name, pod.member) for pod in pods if pod.uid in late),
     )

@@ -177,6 +177,22 @@ def test_pods_that_have_not_started_are_deleted_on_halt() -> None:
     assert DeletePod("pod-a") not in job.seen(Snapshot(suspended=True, pending={"pod-a": ""}), 2.0)
 
 
+def test_a_pod_that_is_made_again_is_deleted_again() -> None:
+    """A controller under load acts on what it knew before the halt: the halt is over when that is."""
+    job = make(2)
+    there = Snapshot(suspended=True, known=True, pending={"pod-a": ""}, starting=frozenset({"pod-a"}))
+    gone = Snapshot(suspended=True, known=True, pending={"pod-a": ""})  # the node stays Pending for ever
+    assert DeletePod("pod-a") in job.seen(there, 1.0)
+    job.seen(gone, 1.5)
+    assert not job.halted(2.0)
+    assert DeletePod("pod-a") in job.seen(there, 4.0)
+    assert DeletePod("pod-a") not in job.tick(5.0)
+    assert DeletePod("pod-a") in job.tick(6.5)
+    job.seen(gone, 7.0)
+    assert not job.halted(7.0 + module.MADE_AGAIN - 1.0)
+    assert job.halted(7.0 + module.MADE_AGAIN)
+
+
 def test_resume_does_not_undo_a_begun_halt() -> None:
     """Some learners have already ended: all of them start again, from one checkpoint."""
     job = make()
