@@ -296,7 +296,9 @@ class Agent:
         assert self._world is not None
         rank, size = int(self._world.get("rank", self.index)), int(self._world.get("size", self.spec.learners))
         self._generation = int(self._world.get("generation", 0))
-        place = Place(self.index, rank, size, *self._master(), self._script.path, copy_library(self._run_dir))
+        meeting = [(str(host), int(port)) for host, port in self._world.get("meeting") or ()]
+        library = copy_library(self._run_dir)
+        place = Place(self.index, rank, size, *self._master(), self._script.path, library, meeting)
         environment = learner_environment(self.spec, self.job_id, place, given(), self._secret)
         if python := os.environ.get(contract.PYTHON_ENV):
             environment["PATH"] = chosen_python(self._run_dir, python, environment.get("PATH", ""))

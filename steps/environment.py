@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..learner import contract
@@ -26,6 +27,7 @@ class Place:
     master_port: int
     socket: str  # the agent's
     library: str  # a folder with `ffdl.learner`
+    meeting: Sequence[tuple[str, int]] = ()  # where the frameworks of those that train together meet, by rank
 
 
 def given() -> dict[str, str]:
@@ -76,9 +78,24 @@ def learner_environment(
         "LOCAL_RANK": "0",
         "PYTHONPATH": ":".join(part for part in (place.library, model_dir, user.get("PYTHONPATH", "")) if part),
         contract.AGENT_SOCKET_ENV: place.socket,
+        **_frameworks(place),
     }
     if not spec.gpus:
         own["CUDA_VISIBLE_DEVICES"] = ""  # an image may ask its node for all GPUs, whoever has them
     if len(spec.command.encode()) > _VALUE_MOST:
         del own["TRAINING_COMMAND"]
     return {**user, **own}
+
+
+def _frameworks(place: Place) -> dict[str, str]:
+    """TensorFlow's and JAX's words for who trains together, beside PyTorch's, which all learners get."""
+    if len(place.meeting) < 2:
+        return {}
+    chief, *workers = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in place.meeting)
+    task = {"type": "worker", "index": place.rank - 1} if place.rank else {"type": "chief", "index": 0}
+    return {
+        "TF_CONFIG": json.dumps({"cluster": {"chief": [chief], "worker": workers}, "task": task}),
+        "JAX_COORDINATOR_ADDRESS": chief,
+        "JAX_NUM_PROCESSES": str(place.size),
+        "JAX_PROCESS_ID": str(place.rank),
+    }

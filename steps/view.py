@@ -28,10 +28,11 @@ class Snapshot:
     """What the helper wants to know of its Workflow.
 
     Learners and parameter servers go by their numbers (`number_of`). `members`: how those that have ended for good did
-    (node phase), `messages` why. `oom_kills`: how many of their containers were killed for memory. `active`: those with
-    a running pod; `pending`: pods that have not started, and why not, in their engine's words, `starting`: those of them
-    that are there for certain; `refused`: why an attempt could not begin that is to be repeated; `busy`: another step
-    runs that a halt must wait for. `overdue`: pods that should have ended long ago, and whose they are (None: a step's).
+    (node phase), `messages` why. `oom_kills`: how many of their containers were killed for memory. `active`: those
+    with a running pod. `pending`: pods that have not started, and why not, in their engine's words; `starting`: those
+    of them that are there for certain; `refused`: why an attempt could not begin that is to be repeated. `busy`:
+    another step runs that a halt must wait for. `overdue`: pods that should have ended long ago, and whose they are
+    (None: a step's).
     """
 
     suspended: bool = False

@@ -127,6 +127,7 @@ class Worlds:
                 "size": len(needed),
                 "master": _master(self._members.get(needed[0]) if needed else None),
                 "addresses": self._addresses(needed),
+                "meeting": [[self._members[i].address, self._members[i].port] for i in needed if i in self._members],
             }
             if member.learns:
                 world["rank"] = needed.index(member.index) if member.index in needed else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,13 +17,13 @@ PLACE = Place(
 
 
 def environment(
-    base: dict[str, str] | None = None, secret: dict[str, str] | None = None, **changes: Any
+    base: dict[str, str] | None = None, secret: dict[str, str] | None = None, place: Place = PLACE, **changes: Any
 ) -> dict[str, str]:
     values: dict[str, Any] = {"name": "n", "command": "python $A", "framework": "f", "framework_version": "v"}
     values |= {"learners": 3, "cpus": 2.0, "gpus": 1.0, "memory": 1}
     values |= {"results": contract.Store("s3", "out"), "data": contract.Store("s3", "in")}
     spec = contract.JobSpec(**(values | changes))
-    return learner_environment(spec, "job", PLACE, base or {}, secret or {})
+    return learner_environment(spec, "job", place, base or {}, secret or {})
 
 
 def test_what_ffdl_promised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,3 +103,18 @@ def test_a_command_too_long_for_a_variable_is_left_out() -> None:
 def test_a_learner_without_gpus_sees_none() -> None:
     """An image that asks its node for all GPUs would otherwise compute on those of other jobs."""
     assert environment({"CUDA_VISIBLE_DEVICES": "0,1"}, gpus=0.0)["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_frameworks_find_who_trains_together() -> None:
+    """TensorFlow and JAX have words of their own; a learner on its own gets none of them, and trains by itself."""
+    assert not {"TF_CONFIG", "JAX_PROCESS_ID"} & environment().keys()
+    meeting = [("10.0.0.1", 20001), ("10.0.0.2", 20002), ("fd00::3", 20003)]
+    cluster = {"chief": ["10.0.0.1:20001"], "worker": ["10.0.0.2:20002", "[fd00::3]:20003"]}
+    for rank, task in enumerate([("chief", 0), ("worker", 0), ("worker", 1)]):
+        found = environment(place=replace(PLACE, rank=rank, meeting=meeting))
+        assert json.loads(found["TF_CONFIG"]) == {
+            "cluster": cluster,
+            "task": dict(zip(("type", "index"), task, strict=True)),
+        }
+        assert found["JAX_COORDINATOR_ADDRESS"] == "10.0.0.1:20001"
+        assert (found["JAX_NUM_PROCESSES"], found["JAX_PROCESS_ID"]) == ("3", str(rank))

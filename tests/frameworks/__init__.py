@@ -1,0 +1,1 @@
+"""Training jobs of real frameworks, of two processes each that exchange gradients: `python -m tests.frameworks`."""
