@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the rest is imported when a session begins: importing this 
 CHECKPOINT_DIR_ENV = "CHECKPOINT_DIR"
 BY_HAND = {"interval": 60.0, "keep": 3}  # a job's defaults
 NEXT_WORLD_WITHIN = 60.0  # seconds from the loss of another learner until the job's helper has noticed
+LOSS_TOLD_WITHIN = 5.0  # seconds that an error of one's own waits to hear that it was another's
 LONGEST_METRIC_NAME = 200  # characters
 
 
@@ -44,7 +45,7 @@ def run(train: Callable[[Session], T]) -> T:
 
     For learners that train together: when one of them is lost, the others' next `step` or collective raises PeerLost.
     They then wait, in the same process, until all are there again, and `train` is called anew: it restores the last
-    state that all have saved.
+    state that all have saved. So it is with any other error (a framework's own) at the time of such a loss.
     """
     job = Session(follows=True)
     try:
@@ -53,6 +54,10 @@ def run(train: Callable[[Session], T]) -> T:
                 return train(job)
             except PeerLost as error:
                 job._renew(error)
+            except Exception as error:
+                if not job._lost_another():
+                    raise
+                job._renew(PeerLost(f"{type(error).__name__}: {error}"))
     finally:
         job._close()
 
@@ -275,6 +280,16 @@ class Session:
         overlay.all_reduce(wishes, "max")
         self._halt, due, hindered = (bool(wish) for wish in wishes)
         return due, hindered
+
+    def _lost_another(self) -> bool:
+        """Whether an error may come of another learner's loss, which the job tells of within moments."""
+        channel = self._channel
+        deadline = time.monotonic() + LOSS_TOLD_WITHIN
+        while channel is not None and len(self.world.addresses) > 1 and time.monotonic() < deadline:
+            if channel.broken or channel.ended or channel.world.get("generation") != self.generation:
+                return True
+            channel.wait(0.2)
+        return False
 
     def _renew(self, error: PeerLost) -> None:
         """Waits for the next world. Raises `error` where there is none to come, Halted where the job is to halt."""

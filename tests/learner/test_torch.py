@@ -1,0 +1,128 @@
+"""The PyTorch side of the learner library, in a Python that has PyTorch and nothing else of ours."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.learner.conftest import Start
+
+TORCH = "/usr/bin/python3"
+
+pytestmark = pytest.mark.skipif(
+    not Path(TORCH).exists() or subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode != 0,
+    reason="needs PyTorch in /usr/bin/python3 (apt install python3-torch)",
+)
+
+BEGIN = """
+import sys
+import numpy as np, torch
+from ffdl import learner
+from ffdl.learner import encoding
+from ffdl.learner.optimizers import SGD, Adam
+from ffdl.learner.torch import Batches, ServerOptimizer, Training, _plain, _tensors
+
+class Place:
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+"""
+
+BATCHES = """
+for size in (1, 2, 4):
+    all = [Batches(103, 20, Place(rank, size), seed=3) for rank in range(size)]
+    for epoch in range(2):
+        parts = [list(one) for one in all]
+        assert len({len(one) for one in parts}) == 1 and len(parts[0]) == 5 == len(all[0])
+        seen = [sample for one in parts for batch in one for sample in batch]
+        assert len(set(seen)) == 100 == len(seen)
+        together = [sorted(sample for one in parts for sample in one[at]) for at in range(5)]
+        if size == 1:
+            orders = globals().setdefault("orders", [])
+            orders.append(together)
+        assert together == orders[epoch], "the same batches, whoever many share them"
+        for one in all:
+            for _ in range(2):
+                one.done()
+            assert list(one) == parts[one._rank][2:], "an epoch goes on where it was"
+            for _ in range(3):
+                one.done()
+            assert (one.epoch, one.at) == (epoch + 1, 0)
+try:
+    Batches(100, 10, Place(0, 3))
+except ValueError as error:
+    assert str(error) == "3 learners can't share batches of 10 out of 100 samples evenly"
+"""
+
+STATE = """
+rng = torch.Generator().manual_seed(1)
+given = {"a": torch.randn(3, 4, generator=rng), "b": [torch.ones(2, dtype=torch.bfloat16), {1: torch.tensor(7)}], "c": (None, 2.5)}
+encoded = encoding.encode({"state": _plain(given)})
+back = _tensors(encoding.decode(__import__("json").loads(encoded.document()), encoded.contents)["state"])
+assert torch.equal(back["a"], given["a"]) and back["b"][0].dtype == torch.bfloat16
+assert torch.equal(back["b"][0], given["b"][0]) and torch.equal(back["b"][1][1], given["b"][1][1])
+assert back["c"] == (None, 2.5)
+"""
+
+SERVED = """
+def net():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 1))
+
+x, y = torch.randn(32, 5), torch.randn(32, 1)
+ways = [(lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), SGD(0.1, 0.9)), (lambda p: torch.optim.Adam(p, 0.01), Adam(0.01))]
+with learner.session() as job:
+    for theirs, ours in ways:
+        one, two = net(), net()
+        first, second = theirs(one.parameters()), ServerOptimizer(job, two, ours)
+        for _ in range(20):
+            for model, optimizer in ((one, first), (two, second)):
+                optimizer.zero_grad()
+                torch.nn.functional.mse_loss(model(x), y).backward()
+                optimizer.step()
+        for a, b in zip(one.parameters(), two.parameters()):
+            assert torch.allclose(a, b, atol=1e-5), (a, b)
+"""
+
+ALONE = """
+def run():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    x = torch.randn(64, 4)
+    data = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+    with learner.session() as job:
+        batches = Batches(64, 16, job)
+        training = Training(job, net, torch.optim.Adam(net.parameters(), 0.01), batches=batches)
+        print("from", training.steps)
+        while training.epoch < int(sys.argv[1]):
+            for inputs, wanted in batches.of(data):
+                training.step(torch.nn.functional.mse_loss(training.model(inputs), wanted))
+                if training.steps == int(sys.argv[2]):
+                    job.save(training.state)
+                    return
+    print("model", float(sum(p.detach().double().abs().sum() for p in net.parameters())).hex())
+run()
+"""
+
+
+@pytest.mark.parametrize("script", [BATCHES, STATE, SERVED], ids=["batches", "state", "optimizer at servers"])
+def test_parts(start: Start, library: Path, script: str) -> None:
+    process = start("", command=[TORCH, "-c", BEGIN + script], env={"PYTHONPATH": str(library)})
+    errors = process.communicate(timeout=120)[1]
+    assert process.returncode == 0, errors
+
+
+def test_all_of_a_training_is_in_its_checkpoint(start: Start, library: Path, tmp_path: Path) -> None:
+    """By hand, without a job: broken off in the middle of an epoch and begun again it ends with the same model."""
+
+    def run(folder: str, *arguments: str) -> str:
+        env = {"PYTHONPATH": str(library), "CHECKPOINT_DIR": str(tmp_path / folder)}
+        process = start("", *arguments, command=[TORCH, "-c", BEGIN + ALONE], env=env)
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        return output
+
+    whole = run("whole", "3", "-1").splitlines()
+    assert run("parts", "3", "6") == "from 0\n"
+    assert run("parts", "3", "-1").splitlines() == ["from 6", whole[1]]
