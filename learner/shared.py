@@ -63,7 +63,7 @@ class Shared:
         self._common.close()
 
     def _reduce_by_slots(self, begun: Optional[bytes], array: np.ndarray, operation: str) -> None:
-        """Round by round: show a piece of each chunk, add up that of the own one, take all that are added up."""
+        """Round by round: show a piece of each other's chunk, add up that of the own one and show it, take the others'."""
         parts = [array[part] for part in chunks(len(array), self.size)]
         most = SLOT // self.size // array.itemsize  # elements of a chunk that are shown at a time
         last: List[Tuple[np.ndarray, np.ndarray]] = []
@@ -71,15 +71,17 @@ class Shared:
             pieces = [part[at : at + most] for part in parts]
             shown = [slot[: self.size * most * array.itemsize].view(array.dtype) for slot in self._next_slots()]
             shown = [slot.reshape(self.size, most) for slot in shown]
-            for piece, slot in zip(pieces, shown[self.rank]):
-                slot[: len(piece)] = piece
+            for rank, piece in enumerate(pieces):
+                if rank != self.rank:
+                    shown[self.rank][rank][: len(piece)] = piece
             self._meet(begun)
             begun = None
             _take(last)
-            mine = slice(len(pieces[self.rank]))
-            ranks = [(self.rank + step) % self.size for step in range(self.size)]
-            _add_up(operation, [shown[rank][self.rank][mine] for rank in ranks])
-            last = [(piece, shown[rank][rank]) for rank, piece in enumerate(pieces)]
+            mine = pieces[self.rank]
+            others = [(self.rank + step) % self.size for step in range(1, self.size)]
+            _add_up(operation, [mine, *(shown[rank][self.rank][: len(mine)] for rank in others)])
+            shown[self.rank][self.rank][: len(mine)] = mine
+            last = [(pieces[rank], shown[rank][rank]) for rank in others]
         self._meet()
         _take(last)
 
