@@ -63,7 +63,7 @@ class Shared:
         self._common.close()
 
     def _reduce_by_slots(self, begun: Optional[bytes], array: np.ndarray, operation: str) -> None:
-        """Round by round: show a piece of each other's chunk, add up that of the own one and show it, take the others'."""
+        """Round by round: show a piece of each other chunk, add up that of the own one and show it, take the others."""
         parts = [array[part] for part in chunks(len(array), self.size)]
         most = SLOT // self.size // array.itemsize  # elements of a chunk that are shown at a time
         last: List[Tuple[np.ndarray, np.ndarray]] = []

@@ -57,7 +57,8 @@ except ValueError as error:
 
 STATE = """
 rng = torch.Generator().manual_seed(1)
-given = {"a": torch.randn(3, 4, generator=rng), "b": [torch.ones(2, dtype=torch.bfloat16), {1: torch.tensor(7)}], "c": (None, 2.5)}
+listed = [torch.ones(2, dtype=torch.bfloat16), {1: torch.tensor(7)}]
+given = {"a": torch.randn(3, 4, generator=rng), "b": listed, "c": (None, 2.5)}
 encoded = encoding.encode({"state": _plain(given)})
 back = _tensors(encoding.decode(__import__("json").loads(encoded.document()), encoded.contents)["state"])
 assert torch.equal(back["a"], given["a"]) and back["b"][0].dtype == torch.bfloat16
@@ -71,7 +72,10 @@ def net():
     return torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 1))
 
 x, y = torch.randn(32, 5), torch.randn(32, 1)
-ways = [(lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), SGD(0.1, 0.9)), (lambda p: torch.optim.Adam(p, 0.01), Adam(0.01))]
+ways = [
+    (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), SGD(0.1, 0.9)),
+    (lambda p: torch.optim.Adam(p, 0.01), Adam(0.01)),
+]
 with learner.session() as job:
     for theirs, ours in ways:
         one, two = net(), net()
