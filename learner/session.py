@@ -285,7 +285,7 @@ class Session:
         """Whether an error may come of another learner's loss, which the job tells of within moments."""
         channel = self._channel
         deadline = time.monotonic() + LOSS_TOLD_WITHIN
-        while channel is not None and len(self.world.addresses) > 1 and time.monotonic() < deadline:
+        while channel is not None and not self.world.alone and time.monotonic() < deadline:
             if channel.broken or channel.ended or channel.world.get("generation") != self.generation:
                 return True
             channel.wait(0.2)
@@ -295,7 +295,7 @@ class Session:
         """Waits for the next world. Raises `error` where there is none to come, Halted where the job is to halt."""
         channel = self._channel
         self._leave_overlay()
-        if channel is None or not channel.world.get("addresses"):
+        if channel is None or self.world.alone:
             raise error
         if self._saver is not None:
             self._saver.finish()

@@ -24,6 +24,11 @@ class World:
     mode: str = ""  # of the parameter servers
     step: Optional[int] = None
 
+    @property
+    def alone(self) -> bool:
+        """Nobody else is needed."""
+        return len(self.addresses) < 2 and not self.servers
+
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> World:
         """Raises ValueError, TypeError."""

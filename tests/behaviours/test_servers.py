@@ -134,7 +134,10 @@ def test_learners_on_their_own_clocks_do_not_disturb_each_other(user: User, mode
     user.wait_for(lambda: len(set(user.pids("learner")) - pids) == 1, "the new process")
     user.until_step(job, 60)
     assert [generations(user, job, number) for number in (1, 2)] in ([1, 2], [2, 1]), "the other goes on"
+    pids = set(user.pids("learner"))
     assert user.kill("server")
+    user.wait_for(lambda: generations(user, job) + generations(user, job, 2) == 5, "both in the next world")
+    assert set(user.pids("learner")) == pids, "learners stay"
     user.until_step(job, 80)
     user.ffdl("halt", job)
     user.ffdl("resume", job)
