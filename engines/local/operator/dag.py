@@ -313,7 +313,7 @@ class _Dag:
         else:
             for other in self.graph.waits_for[task]:
                 before = self.node_of(other)
-                for last in nodes.outbound(before["id"]) if before else []:
+                for last in (nodes.outbound(before["id"]) or [before["id"]]) if before else []:
                     nodes.adopt(nodes[last], key)
 
     def outbound(self) -> list[str]:
