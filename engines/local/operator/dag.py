@@ -157,7 +157,7 @@ class _Dag:
         results = {}
         for other in waits_for:
             node = self.node_of(other)
-            if node is None or not fulfilled(node) or not hooks.all_ended(self.op, node):
+            if node is None or not fulfilled(node) or not hooks.all_ended(self.op, node) or node["id"] in self.op.cut:
                 self.plan.waits_for[name] = other
                 return False
             results[other] = task_results(node, self.op.nodes.children(node) if node["type"] == "TaskGroup" else None)
