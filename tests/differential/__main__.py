@@ -80,9 +80,8 @@ def records(cases: list[Case], options: argparse.Namespace) -> dict[str, Record]
     wanted = {case.digest for case in cases}
     found = {one.digest: one for one in record.all_recorded().values() if one.digest in wanted}
     for digest in wanted - found.keys():
-        path = record.cache() / f"{digest}.json"
-        if path.exists():
-            found[digest] = Record(**json.loads(path.read_text()))
+        if one := record.cached(digest):
+            found[digest] = one
     return found
 
 
@@ -93,6 +92,9 @@ def run_on_argo(cases: list[Case], table: Table, options: argparse.Namespace) ->
     folder.mkdir(parents=True, exist_ok=True)
 
     def done(one: Record, seconds: float) -> None:
+        if one.cut_short:
+            print(f"{one.name:40} still has pods after {seconds:.0f} s, and is not recorded", flush=True)
+            return
         (folder / f"{one.digest}.json").write_text(json.dumps(asdict(one)))
         table.add(one, seconds)
 
@@ -109,9 +111,8 @@ def keep(cases: list[Case]) -> None:
     record.RECORDED.mkdir(exist_ok=True)
     groups: dict[str, dict[str, Record]] = {}
     for case in cases:
-        path = record.cache() / f"{case.digest}.json"
-        if path.exists():
-            groups.setdefault(case.group, {})[case.name] = Record(**json.loads(path.read_text()))
+        if one := record.cached(case.digest):
+            groups.setdefault(case.group, {})[case.name] = one
     for group, found in groups.items():
         path = record.RECORDED / f"{group}.json.gz"
         old = record.read(path) if path.exists() else {}
@@ -124,8 +125,7 @@ def keep(cases: list[Case]) -> None:
 def show(cases: list[Case]) -> int:
     known = record.all_recorded()
     for case in cases:
-        path = record.cache() / f"{case.digest}.json"
-        one = Record(**json.loads(path.read_text())) if path.exists() else known.get(case.name)
+        one = record.cached(case.digest) or known.get(case.name)
         if one is not None:
             print(f"== {case.name}\n{trees.outline(one.tree)}")
             for event in one.events:
