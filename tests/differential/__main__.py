@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from . import known as explained
 from . import record, replay, simulated, trees
 from .case import Case, written
 from .grammar import generate
@@ -80,9 +81,8 @@ def records(cases: list[Case], options: argparse.Namespace) -> dict[str, Record]
     wanted = {case.digest for case in cases}
     found = {one.digest: one for one in record.all_recorded().values() if one.digest in wanted}
     for digest in wanted - found.keys():
-        path = record.cache() / f"{digest}.json"
-        if path.exists():
-            found[digest] = Record(**json.loads(path.read_text()))
+        if one := record.cached(digest):
+            found[digest] = one
     return found
 
 
@@ -93,6 +93,9 @@ def run_on_argo(cases: list[Case], table: Table, options: argparse.Namespace) ->
     folder.mkdir(parents=True, exist_ok=True)
 
     def done(one: Record, seconds: float) -> None:
+        if one.cut_short:
+            print(f"{one.name:40} still has pods after {seconds:.0f} s, and is not recorded", flush=True)
+            return
         (folder / f"{one.digest}.json").write_text(json.dumps(asdict(one)))
         table.add(one, seconds)
 
@@ -109,9 +112,8 @@ def keep(cases: list[Case]) -> None:
     record.RECORDED.mkdir(exist_ok=True)
     groups: dict[str, dict[str, Record]] = {}
     for case in cases:
-        path = record.cache() / f"{case.digest}.json"
-        if path.exists():
-            groups.setdefault(case.group, {})[case.name] = Record(**json.loads(path.read_text()))
+        if one := record.cached(case.digest):
+            groups.setdefault(case.group, {})[case.name] = one
     for group, found in groups.items():
         path = record.RECORDED / f"{group}.json.gz"
         old = record.read(path) if path.exists() else {}
@@ -124,8 +126,7 @@ def keep(cases: list[Case]) -> None:
 def show(cases: list[Case]) -> int:
     known = record.all_recorded()
     for case in cases:
-        path = record.cache() / f"{case.digest}.json"
-        one = Record(**json.loads(path.read_text())) if path.exists() else known.get(case.name)
+        one = record.cached(case.digest) or known.get(case.name)
         if one is not None:
             print(f"== {case.name}\n{trees.outline(one.tree)}")
             for event in one.events:
@@ -134,19 +135,24 @@ def show(cases: list[Case]) -> int:
 
 
 class Table:
-    """A line a Workflow as it comes in; the differences at the end."""
+    """A line a Workflow as it comes in; at the end the differences that nobody has explained."""
 
     def __init__(self) -> None:
         self.results: list[tuple[str, list[str]]] = []
         self.refused: list[str] = []
+        self.known: dict[explained.Known, list[str]] = {}  # the Workflows in which each shows
         self.start = time.monotonic()
 
     def add(self, one: Record, seconds: float | None = None) -> None:
         refused = replay.refused(one)
-        differences = [] if refused else [str(found) for found in replay.differences(one)]
+        unexplained, known = explained.split(one.name, [] if refused else replay.differences(one))
+        differences = [str(found) for found in unexplained]
+        for why in known:
+            self.known.setdefault(why, []).append(one.name)
         nodes = one.status.get("nodes") or {}
         pods = sum(node["type"] == "Pod" for node in nodes.values())
-        verdict = "refused" if refused else f"{len(differences)} differences" if differences else "same"
+        verdict = "refused" if refused else "known differences" if known else "same"
+        verdict = f"{len(differences)} differences" if differences else verdict
         took = "" if seconds is None else f"{seconds:5.0f} s"
         phase = one.status.get("phase", "") if one.ended else "never ends"
         print(f"{one.name:40} {phase:10} {len(nodes):3} nodes {pods:3} pods {took:8} {verdict}", flush=True)
@@ -159,13 +165,15 @@ class Table:
         for name, found in different:
             print(f"\n== {name}")
             print("\n".join(f"  {line}" for difference in found for line in difference.splitlines()))
-        same = len(self.results) - len(different) - len(self.refused)
+        known = {name for names in self.known.values() for name in names} - {name for name, _ in different}
+        same = len(self.results) - len(different) - len(known) - len(self.refused)
         took = time.monotonic() - self.start
         print(
-            f"\n{len(self.results)} Workflows in {took:.0f} s: {same} the same, {len(different)} different, "
-            f"{len(self.refused)} refused by the embedded engine"
+            f"\n{len(self.results)} Workflows in {took:.0f} s: {same} the same, {len(known)} with known differences, "
+            f"{len(different)} different, {len(self.refused)} refused by the embedded engine"
         )
-        for line in self.refused:
+        lines = [f"{one.why}: {' '.join(names)}" for one, names in self.known.items()]
+        for line in [*lines, *self.refused]:
             print(f"  {line}")
         return int(bool(different))
 

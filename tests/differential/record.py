@@ -46,6 +46,12 @@ class Record:
         return str(self.workflow["metadata"]["name"])
 
     @property
+    def cut_short(self) -> bool:
+        """Whether its time was up while it still had pods: what it comes to is not known. What never ends has none."""
+        nodes = (self.status.get("nodes") or {}).values()
+        return not self.ended and any(node["type"] == "Pod" and node["phase"] not in _ENDED for node in nodes)
+
+    @property
     def tree(self) -> trees.Tree:
         return trees.tree({**self.workflow, "status": self.status})
 
@@ -60,6 +66,8 @@ def news_of_pods(before: Mapping[str, Any], after: Mapping[str, Any], start: flo
     for key, node in nodes.items():
         known = old.get(key) or {}
         if node["type"] != "Pod" or known.get("phase") in _ENDED:
+            continue
+        if known.get("daemoned") and node["phase"] == "Succeeded":  # Argo ended it; its pod's own success is a failure
             continue
         if node["phase"] in _ENDED and not str(node.get("message", "")).startswith(_BY_THE_CONTROLLER):
             found[key] = ended(key, nodes, start)
@@ -141,6 +149,13 @@ def write(path: Path, records: Mapping[str, Record]) -> None:
 def all_recorded(folder: Path = RECORDED) -> dict[str, Record]:
     """Everything that the repository has, by name."""
     return {name: one for path in sorted(folder.glob("*.json.gz")) for name, one in read(path).items()}
+
+
+def cached(digest: str) -> Record | None:
+    """What an earlier run on this machine has seen to its end."""
+    path = cache() / f"{digest}.json"
+    one = Record(**json.loads(path.read_text())) if path.exists() else None
+    return None if one is None or one.cut_short else one
 
 
 def cache() -> Path:

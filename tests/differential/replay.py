@@ -32,18 +32,22 @@ def play(record: Record) -> Played:
 
 
 def refused(record: Record) -> str:
-    """The first field of the Workflow that the embedded engine refuses, '' if there is none."""
-    return next(iter(unsupported(Library(record.objects).joined(record.workflow))), "")
+    """The first field of a Workflow that Argo took and the embedded engine refuses, '' if there is none."""
+    return "" if record.refused else next(iter(_unsupported(record)), "")
 
 
 def differences(record: Record) -> list[trees.Difference]:
     """What the embedded controller makes of `record` otherwise than Argo did."""
     if record.refused:
-        here = "" if refused(record) or invalid(record.workflow) else "accepted"
+        here = "" if _unsupported(record) or invalid(record.workflow) else "accepted"
         return [trees.Difference("*", "", record.refused, here)] if here else []
     played = play(record)
     found = trees.compare(record.tree, trees.tree(played.workflow))
     return [*found, *(trees.Difference("*", "", None, problem) for problem in played.problems)]
+
+
+def _unsupported(record: Record) -> list[str]:
+    return unsupported(Library(record.objects).joined(record.workflow))
 
 
 class _Machine:

@@ -28,9 +28,9 @@ def changed(**node: Any) -> list[trees.Difference]:
 
 
 def test_what_differs_between_any_two_runs_is_no_difference() -> None:
-    """Times, resources, hosts and ids that a cluster gives."""
-    one = workflow(startedAt="2026-01-01T00:00:00Z", message="after 2026-01-01T00:00:00Z, u-1", hostNodeName="node0")
-    other = workflow(startedAt="2026-02-02T00:00:00Z", message="after 2026-03-03 01:02:03 +0000 UTC, u-2")
+    """Times, resources, hosts, addresses and ids that a cluster gives."""
+    one = workflow(startedAt="2026-01-01T00:00:00Z", message="2026-01-01T00:00:00Z u-1 10.0.0.7:80", hostNodeName="n")
+    other = workflow(startedAt="2026-02-02T00:00:00Z", message="2026-03-03 01:02:03 +0000 UTC u-2 127.0.16.2:80")
     other["metadata"]["uid"] = "u-2"
     assert trees.compare(trees.tree(one), trees.tree(other)) == []
 
@@ -81,3 +81,19 @@ def test_pods_end_as_recorded() -> None:
     assert events[0]["pods"]["x-1"] == {"phase": "Failed", "message": "m", "at": 9.0}
     assert played.problems == ["x-1 ended on Argo, and was never started here"]
     assert case.workflow == before
+
+
+def test_how_a_daemon_is_ended_is_no_news_of_its_pod() -> None:
+    """That it is up is; and that it failed by itself."""
+    up = {"nodes": {"x": {"type": "Pod", "phase": "Running", "daemoned": True, "podIP": "10.0.0.7"}}}
+    assert news_of_pods({}, up, 0.0) == {"x": {"phase": "Running", "ip": "10.0.0.7"}}
+    for phase, news in (("Succeeded", {}), ("Failed", {"x": {"phase": "Failed", "message": ""}})):
+        found = news_of_pods(up, {"nodes": {"x": {"type": "Pod", "phase": phase}}}, 0.0)
+        assert {key: {k: seen[k] for k in ("phase", "message")} for key, seen in found.items()} == news
+
+
+def test_a_workflow_that_still_has_pods_is_no_record() -> None:
+    """Only one whose pods have all ended can be said never to end."""
+    for phase, short in (("Pending", True), ("Running", True), ("Failed", False)):
+        nodes = {"x": {"type": "Pod", "phase": phase}, "wf": {"type": "DAG", "phase": "Running"}}
+        assert Record("", {}, status={"nodes": nodes}, ended=False).cut_short is short

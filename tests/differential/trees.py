@@ -1,8 +1,9 @@
 """What two engines made of one Workflow, normalised and compared. Pure.
 
-A tree is a Workflow's `status`. What must differ between two runs is taken out: times, durations, resources, host names
-and the ids that a cluster gives. The Workflow's name is the same on both sides, so ids of nodes and names of pods are
-not touched. Children are compared as sets: Argo walks the tasks that one waits for in the random order of a Go map.
+A tree is a Workflow's `status`. What must differ between two runs is taken out: times, durations, resources, hosts,
+addresses and the ids that a cluster gives. The Workflow's name is the same on both sides, so ids of nodes and names of
+pods are not touched. Children are compared as sets: Argo walks the tasks that one waits for in the random order of a Go
+map.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ VOLATILE = frozenset(
 IDENTITIES = ("boundaryID", "children", "outboundNodes")
 WORKFLOW_FIELDS = ("phase", "message", "progress", "outputs")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?Z| \+0000( UTC)?)?")
+_ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b")
 _EMPTY = (None, "", [], {})
 
 Tree = dict[str, dict[str, Any]]  # path of a node below the Workflow ("" its root, "*" the Workflow itself) -> fields
@@ -101,11 +103,11 @@ def _named(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _plain(value: Any, replaced: Mapping[str, str]) -> Any:
-    """Times and given ids out of every string; a mapping in the order of its keys."""
+    """Times, addresses and given ids out of every string; a mapping in the order of its keys."""
     if isinstance(value, str):
         for old, new in replaced.items():
             value = value.replace(old, new)
-        return _TIME.sub("<time>", value)
+        return _ADDRESS.sub("<address>", _TIME.sub("<time>", value))
     if isinstance(value, Mapping):
         return {key: _plain(inner, replaced) for key, inner in sorted(value.items())}
     if isinstance(value, list):

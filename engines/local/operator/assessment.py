@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .nodes import Node, Nodes
-from .phases import COMPLETED, ERROR, FAILED, RUNNING, SUCCEEDED, UNSUCCESSFUL, fulfilled
+from .phases import COMPLETED, ERROR, FAILED, RUNNING, SUCCEEDED, UNSUCCESSFUL, ended, fulfilled
 
 
 def assess(nodes: Nodes, dag: Node, template: Mapping[str, Any], targets: Mapping[str, Mapping[str, Any]]) -> str:
@@ -23,7 +23,7 @@ def assess(nodes: Nodes, dag: Node, template: Mapping[str, Any], targets: Mappin
     while queue:
         key, branch = queue.popleft()
         node = nodes[key]
-        if not fulfilled(node):
+        if not fulfilled(node) and not _abandoned(nodes, node):
             return RUNNING
         if node["phase"] in COMPLETED:
             branch = node["phase"]
@@ -34,6 +34,12 @@ def assess(nodes: Nodes, dag: Node, template: Mapping[str, Any], targets: Mappin
                 seen.add((child, branch))
                 queue.append((child, branch))
     return _of_targets(found, targets, fail_fast=template["dag"].get("failFast", True))
+
+
+def _abandoned(nodes: Nodes, node: Node) -> bool:
+    """Whether a node belongs to a template that has ended without it: a loop that `failFast` cut short."""
+    holder = nodes.get(node.get("boundaryID", ""))
+    return holder is not None and ended(holder)
 
 
 def _of_targets(found: Mapping[str, str], targets: Mapping[str, Mapping[str, Any]], *, fail_fast: bool) -> str:

@@ -157,7 +157,7 @@ class _Dag:
         results = {}
         for other in waits_for:
             node = self.node_of(other)
-            if node is None or not fulfilled(node) or not hooks.all_ended(self.op, node):
+            if node is None or not fulfilled(node) or not hooks.all_ended(self.op, node) or node["id"] in self.op.cut:
                 self.plan.waits_for[name] = other
                 return False
             results[other] = task_results(node, self.op.nodes.children(node) if node["type"] == "TaskGroup" else None)
@@ -313,7 +313,7 @@ class _Dag:
         else:
             for other in self.graph.waits_for[task]:
                 before = self.node_of(other)
-                for last in nodes.outbound(before["id"]) if before else []:
+                for last in (nodes.outbound(before["id"]) or [before["id"]]) if before else []:
                     nodes.adopt(nodes[last], key)
 
     def outbound(self) -> list[str]:

@@ -66,6 +66,7 @@ def cut_short(op: Operation) -> None:
         if not op.may_start(on_exit):
             if node["type"] == "Pod":
                 op.nodes.mark(node, FAILED, f"workflow shutdown with strategy:  {op.shutdown}")
+                op.cut.add(node["id"])
             elif suspended:
                 op.nodes.mark(node, FAILED, f"Stopped with strategy '{op.shutdown}'")
         elif op.overdue and not on_exit and (node["type"] == "Pod" or suspended):

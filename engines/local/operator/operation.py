@@ -74,6 +74,7 @@ class Operation:
         started = seconds(status.get("startedAt")) or now
         self.deadline = None if limit is None else started + float(limit)
         self.overdue = self.deadline is not None and now > self.deadline
+        self.cut: set[str] = set()  # nodes of pods that a shutdown ends in this pass: their DAG may end with it
         self.pods: dict[str, PodRequest] = {}
         self.resources: dict[str, Resource] = {}
         self.wake: float | None = None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from . import progress
 from .calls import TemplateError
 from .durations import duration
 from .jsontext import text
@@ -71,6 +72,7 @@ def resume(
                 raise NotSuspendedError(str(error)) from None
         if phase:
             nodes.mark(node, phase, message or None)
+    status["progress"] = progress.update(nodes, status.get("progress", ""))
     status["nodes"] = nodes.to_dict()
     return status
 

@@ -72,9 +72,24 @@ def test_fail_fast_of_a_template(make: Any, machine: Any) -> None:
         assert {n["message"] for n in run.nodes("StepGroup")} <= {message}
 
 
-def test_nothing_at_all(make: Any, machine: Any) -> None:
-    """`parallelism: 0` starts nothing, until somebody changes it."""
-    run = machine(make.workflow(make.leaf("main"), parallelism=0)).go(100)
-    assert (run.phase, run.nodes()) == ("Running", [])
+def test_a_dag_goes_on_after_a_loop_was_cut_short(make: Any, machine: Any) -> None:
+    """`failFast` leaves the loop as it is, and nothing that comes last: neither keeps the DAG around it waiting."""
+    loop = make.task("x", "leaf", withItems=[1, 2])
+    inner = make.dag("inner", loop, parallelism=1) | {"failFast": True}
+    for depends, phase in (("a", "Failed"), ("a.Failed", "Succeeded")):
+        main = make.dag("main", make.task("a", "inner"), make.task("b", "leaf", depends))
+        run = machine(make.workflow(main, inner, make.leaf("leaf"))).go()
+        run.end("x(0:1)", 1)
+        if phase == "Succeeded":
+            run.end("b")
+        assert (run.phase, run.node(".a")["phase"]) == (phase, "Failed")
+
+
+def test_nothing_more(make: Any, machine: Any) -> None:
+    """A `parallelism` set to 0 on the way starts nothing, until somebody changes it."""
+    main = make.dag("main", make.task("a", "leaf"), make.task("b", "leaf", "a"))
+    run = machine(make.workflow(main, make.leaf("leaf"), parallelism=1)).go()
+    run.set(parallelism=0).end("a")
+    assert (run.phase, run.running()) == ("Running", [])
     run.set(parallelism=1).go()
-    assert run.running() == ["wf"]
+    assert run.running() == ["b"]

@@ -107,6 +107,8 @@ def test_a_typo_is_told_from_a_field_that_is_not_executed() -> None:
     [
         (("spec", "entrypoint"), ["a"], "spec.entrypoint: should be text"),
         (("spec", "parallelism"), "2", "spec.parallelism: should be a whole number"),
+        (("spec", "parallelism"), 0, "spec.parallelism: should be a whole number, 1 or more"),
+        (("spec", "templates", 0), {"name": "a", "steps": []}, "templates[0].steps: should be a list of 1 or more"),
         (("spec", "suspend"), "yes", "spec.suspend: should be true or false"),
         (("spec", "templates", 0, "container", "env", 0), "A=1", "container.env[0]: should be a mapping"),
         (("spec", "templates", 0, "container", "env", 0), {"name": "A", "value": 1}, "env[0].value: should be text"),

@@ -58,6 +58,7 @@ def test_outputs_are_supplied(make: Any, machine: Any) -> None:
     _resume(run, selector="displayName=gate", outputs={"answer": "42"}, phase="")
     assert run.node("[0].gate")["phase"] == "Running"
     _resume(run, selector="displayName=gate,phase!=Pending")
+    assert [run.workflow["status"]["progress"], run.node("[0]")["progress"]] == ["1/2", "1/2"]
     assert run.node("[0].gate")["outputs"]["parameters"] == [{"name": "answer", "globalName": "said", "value": "42"}]
     assert run.request("leaf")["inputs"]["parameters"][0]["value"] == "42"
     assert run.workflow["status"]["outputs"]["parameters"] == [{"name": "said", "value": "42"}]

@@ -44,6 +44,18 @@ class Scalar(Kind):
             yield from (Finding(path, f"{name}: {REFUSED}") for name in refused_in_tags(value))
 
 
+class AtLeast(Scalar):
+    """A whole number."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__(f"a whole number, {least} or more", int)
+        self.least = least
+
+    def look(self, value: Any, path: Path) -> Iterator[Finding]:
+        wrong = list(super().look(value, path))
+        yield from wrong or ([_malformed(path, self.says)] if value < self.least else [])
+
+
 class Expression(Kind):
     """Text that is an expression from end to end."""
 
@@ -66,15 +78,17 @@ class OneOf(Kind):
 
 
 class Each(Kind):
-    """A list."""
+    """A list, of `least` items or more."""
 
-    def __init__(self, inner: Kind) -> None:
-        self.inner = inner
+    def __init__(self, inner: Kind, least: int = 0) -> None:
+        self.inner, self.least = inner, least
 
     def look(self, value: Any, path: Path) -> Iterator[Finding]:
         if not isinstance(value, list):
             yield _malformed(path, "a list")
             return
+        if len(value) < self.least:
+            yield _malformed(path, f"a list of {self.least} or more")
         for index, item in enumerate(value):
             yield from self.inner.look(item, (*path, index))
 

@@ -17,9 +17,9 @@ from .references import Scope, unresolved
 KINDS = (
     "container", "containerSet", "steps", "script", "resource", "dag", "suspend", "data", "http", "plugin",
 )  # fmt: skip
-NODES = ("steps", "dag")  # the kinds that run other templates
 PODS = ("container", "containerSet", "script", "resource", "data")
 
+_UNTIMED = {"dag": "DAG", "steps": "Steps", "suspend": "Suspend"}
 _CHOICES = "choose one of: container, containerSet, steps, script, resource, dag, suspend, template, template ref"
 _DEEPEST = 100  # calls within calls; deeper ones are walked on their own, and don't run either
 _LAST = ("retries", "lastRetry.exitCode", "lastRetry.status", "lastRetry.duration", "lastRetry.message")
@@ -176,7 +176,7 @@ def _inputs(template: Template, kind: str, where: str, path: Path) -> Iterator[P
 
 def _timeout(template: Template, kind: str, path: Path) -> Iterator[Problem]:
     timeout = str(template.get("timeout") or "")
-    if timeout and kind in NODES:
-        yield Problem(path, f"{'DAG' if kind == 'dag' else 'Steps'} template doesn't support timeout field")
+    if timeout and kind in _UNTIMED:
+        yield Problem(path, f"{_UNTIMED[kind]} template doesn't support timeout field")
     elif re.fullmatch(r"[-+]?\d+", timeout):
         yield Problem(path, f"{template.get('name', '')} has invalid duration format in timeout")
