@@ -24,7 +24,7 @@ from .worlds import Worlds, recorded
 FIRST_GRACE = 30.0  # seconds the others have once the first learner is done, where that completes the job
 HALT_MARGIN = 10.0  # seconds beyond halt_grace that a halt waits for learners
 DELETED_AGAIN = 2.0  # seconds after which a pod that is still, or again, there is deleted once more
-MADE_AGAIN = 4.0  # seconds for which a halt waits whether one that was deleted is made again
+MADE_AGAIN, MADE_AGAIN_EACH = 4.0, 0.1  # seconds, and a member, that a halt waits whether a deleted one is made again
 STILL = 60.0  # seconds without a step after which one that others wait for is said to be hung
 RUNNING_RECORDED = 10.0  # seconds of running between two records of it
 
@@ -69,7 +69,8 @@ class Coordinator:
             return False
         if now - self.halting > self.spec.halt_grace + HALT_MARGIN:
             return True
-        if now - self._starting < MADE_AGAIN or self.snapshot.busy:
+        members = self.spec.learners + self.spec.servers  # a controller goes through all before it looks up again
+        if now - self._starting < MADE_AGAIN + MADE_AGAIN_EACH * members or self.snapshot.busy:
             return False
         if not all(self._gone(member, now) for member in self.members.values()):
             return False

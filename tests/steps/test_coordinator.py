@@ -190,7 +190,7 @@ def test_a_pod_that_is_made_again_is_deleted_again() -> None:
     assert DeletePod("pod-a") in job.tick(6.5)
     job.seen(gone, 7.0)
     assert not job.halted(7.0 + module.MADE_AGAIN - 1.0)
-    assert job.halted(7.0 + module.MADE_AGAIN)
+    assert job.halted(7.0 + module.MADE_AGAIN + 2 * module.MADE_AGAIN_EACH)
 
 
 def test_resume_does_not_undo_a_begun_halt() -> None:
