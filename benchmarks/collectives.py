@@ -199,7 +199,7 @@ def server_call(rank: int, size: int, length: int, repeats: int, addresses: Any,
     class Alone:
         """A job that has nothing to say until its standard input ends."""
 
-        rank, generation, halting = 0, 1, False
+        generation, halting = 1, False
         world = World(1, 0, size, b"k", mode="sync")
 
         def restore(self) -> None:
@@ -212,6 +212,7 @@ def server_call(rank: int, size: int, length: int, repeats: int, addresses: Any,
             if select.select([sys.stdin], [], [], 0)[0]:
                 raise EOFError
 
+    Alone.rank = rank - size  # type: ignore[attr-defined]
     begun = time.process_time()
     with contextlib.suppress(EOFError):
         Server().serve(Alone())  # type: ignore[arg-type]

@@ -3,8 +3,9 @@
     python benchmarks/link.py [--launches 7] [--mib 32] [--learners 2,4] [--servers 1,2]
 
 Each learner and server is a process in a network namespace of its own, behind a link that `tc tbf` limits in both
-directions. The least time is 2 (n-1) M / (n B) for a ring of n, max(M/B, n M / (k B)) for k servers, M being the bytes of
-the array. Needs root and iproute2; the namespaces are gone afterwards. Exits with 1 below 90 % (ring) or 85 % (servers).
+directions. The least time is 2 (n-1) M / (n B) for a ring of n, max(M/B, n M / (k B)) for k servers, M being the bytes
+of the array. Needs root and iproute2; the namespaces are gone afterwards. Exits with 1 below 90 % (ring) or 85 %
+(servers).
 """
 
 from __future__ import annotations
