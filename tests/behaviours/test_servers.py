@@ -7,16 +7,20 @@ import os
 import random
 import shutil
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.behaviours.conftest import Visit
 from tests.behaviours.user import GATED, User
 
 TRAIN = Path(__file__).parent / "servers" / "train.py"
+PEER = Path(__file__).parent / "peers" / "train.py"
 LEARNERS = 2
 
 
@@ -160,6 +164,38 @@ def test_averaged_models_are_one_in_the_end(user: User) -> None:
         assert user.until_over(job).state == "COMPLETED", user.story()
         results += models(user, job)
     assert len(set(results)) == 1
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["peer", "parameter-server"])
+def test_a_halt_in_the_moment_of_the_end(user: User, dice: random.Random, kind: str) -> None:
+    """Ten times: the job is complete or it is halted, and then completes; nothing waits for who has already left."""
+    races = 10 if user.engine_name == "local" else 3
+    moments = [dice.uniform(0.0, 1.0) for _ in range(races)]
+
+    def race(number: int) -> str:
+        folder = served(user, name=f"{kind}-{number}", servers=1, STEPS="20", PAUSE="0.05")
+        if kind == "peer":
+            text = (folder / "manifest.yml").read_text()
+            manifest = yaml.safe_load(text) | {"distribution": {"kind": "peer"}}
+            (folder / "manifest.yml").write_text(yaml.safe_dump(manifest))
+            shutil.copy(PEER, folder / "train.py")
+        job = user.train(folder)
+        user.until_step(job, 12)
+        time.sleep(moments[number])  # the moment of the race is left to chance
+        user.ffdl("halt", job, code=None)
+        state = user.until(job, lambda status: status.terminal or status.state == "HALTED").state
+        if state == "HALTED":
+            user.ffdl("resume", job)
+        assert user.until_over(job).state == "COMPLETED", user.story()
+        first, second = models(user, job)
+        assert first == second
+        return f"{state} {hash(first)}"
+
+    with ThreadPoolExecutor(3) as pool:
+        ended = list(pool.map(race, range(races)))
+    print(ended)
+    assert len({one.split()[1] for one in ended}) == 1, "the same model each time"
 
 
 def test_many_learners_and_servers(user: User) -> None:
