@@ -128,7 +128,7 @@ def test_a_job_s_life_as_its_helper_sees_it(tenant: Tenant) -> None:
     running = [name for name, pod in view._pods.items.items() if pod.works]
     for name in running:
         tenant.kubectl("exec", name, "-c", "main", "--", "touch", "/tmp/end")
-    assert until(view, lambda seen: len(seen.learners) == 2).learners == {0: "Succeeded", 1: "Succeeded"}
+    assert until(view, lambda seen: len(seen.members) == 2).members == {0: "Succeeded", 1: "Succeeded"}
 
 
 def test_a_pending_pod_is_withdrawn_and_comes_back(tenant: Tenant) -> None:
@@ -144,7 +144,7 @@ def test_a_pending_pod_is_withdrawn_and_comes_back(tenant: Tenant) -> None:
     tenant.patch("room", suspend=None)
     until(view, lambda _: len(view._pods.items) == 2)
     view.stop({contract.ANNOTATION_REASON: "no such node"})
-    until(view, lambda seen: len(seen.learners) == 2)
+    until(view, lambda seen: len(seen.members) == 2)
     about = json.loads(tenant.kubectl("get", "workflow", "room", "-o", "json"))
     assert about["metadata"]["annotations"][contract.ANNOTATION_REASON] == "no such node"
 
