@@ -66,9 +66,8 @@ def forward(weights, images):
     return layers
 
 
-def train(state, images, digits, rate):
-    """One step of gradient descent with momentum, in place. Returns the mean loss (cross-entropy) before it."""
-    weights, velocity = state["weights"], state["velocity"]
+def gradients_of(weights, images, digits):
+    """The mean loss (cross-entropy), and its gradient for each of `weights`."""
     layers = forward(weights, images)
     scores = np.exp(layers[-1] - layers[-1].max(axis=1, keepdims=True))
     chances = scores / scores.sum(axis=1, keepdims=True)
@@ -77,16 +76,25 @@ def train(state, images, digits, rate):
     error = chances
     error[every, digits] -= 1
     error /= len(digits)
+    gradients = [None] * len(weights)
     for index in range(len(weights) - 2, -1, -2):
         inputs = layers[index // 2]
-        gradients = [(index, inputs.T @ error + DECAY * weights[index]), (index + 1, error.sum(axis=0))]
+        gradients[index] = inputs.T @ error + DECAY * weights[index]
+        gradients[index + 1] = error.sum(axis=0)
         if index:
             error = (error @ weights[index].T) * (inputs > 0)
-        for place, gradient in gradients:
-            velocity[place] *= MOMENTUM
-            velocity[place] -= rate * gradient
-            weights[place] += velocity[place]
-    return float(loss)
+    return float(loss), gradients
+
+
+def train(state, images, digits, rate):
+    """One step of gradient descent with momentum, in place. Returns the mean loss (cross-entropy) before it."""
+    loss, gradients = gradients_of(state["weights"], images, digits)
+    for place, gradient in enumerate(gradients):
+        velocity = state["velocity"][place]
+        velocity *= MOMENTUM
+        velocity -= rate * gradient
+        state["weights"][place] += velocity
+    return loss
 
 
 def accuracy_of(weights, images, digits):

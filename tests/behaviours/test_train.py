@@ -35,6 +35,22 @@ def test_digits_learn_to_97_percent(user: User) -> None:
     assert results["accuracy"] >= 0.97
 
 
+@pytest.mark.parametrize("way", ["peers.yml", "sync", "async", "easgd", "average"])
+def test_the_examples_of_learners_that_train_together(user: User, way: str) -> None:
+    """Real images, four learners: all of them end with a model that reads, and in lockstep it is one."""
+    digits, short = EXAMPLES / "digits", ("--set", "env.EPOCHS='8'")
+    if way == "peers.yml":
+        job = user.train(digits / way, *short)
+    else:
+        job = user.train(digits / "servers.yml", *short, "--set", f"distribution.mode={way}")
+    assert user.until_over(job, 280).state == "COMPLETED", user.story()
+    results = [json.loads(path.read_text()) for path in user.results(job).glob("results-*.json")]
+    assert len(results) == 4
+    assert min(each["accuracy"] for each in results) > 0.9
+    if way in ("peers.yml", "sync", "average"):
+        assert len({each["accuracy"] for each in results}) == 1
+
+
 def test_a_job_without_python(user: User) -> None:
     """Not every training script is Python: bash alone is first-class."""
     job = user.train(EXAMPLES / "bash", "--set", f"framework.version={user.image}")

@@ -141,8 +141,9 @@ class User(ABC):
         return folder
 
     def train(self, folder: Path, *arguments: str) -> str:
-        """Submits; returns the job's id."""
-        said = self.ffdl("train", str(folder / "manifest.yml"), *arguments).stdout.strip()
+        """Submits the manifest in a folder, or of another name; returns the job's id."""
+        manifest = folder / "manifest.yml" if folder.is_dir() else folder
+        said = self.ffdl("train", str(manifest), *arguments).stdout.strip()
         assert said.startswith("Model ID: training-"), said
         return said.removeprefix("Model ID: ")
 

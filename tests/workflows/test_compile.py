@@ -16,7 +16,7 @@ from ffdl.workflows.compile import Compiled, compile_job
 from ffdl.workflows.errors import ManifestError
 from ffdl.workflows.job import Machine, TrainingJob
 
-EXAMPLES = sorted(path.parent for path in (Path(__file__).parents[2] / "examples").glob("*/manifest.yml"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yml"))
 FRAMEWORK = {"name": "numpy", "version": "2", "command": "python train.py"}
 
 
@@ -28,11 +28,11 @@ def template(result: Compiled, name: str) -> dict[str, Any]:
     return next(t for t in result.workflow["spec"]["templates"] if t["name"] == name)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_each_example_compiles_into_the_workflow_beside_it(example: Path) -> None:
+@pytest.mark.parametrize("manifest", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_each_example_compiles_into_the_workflow_beside_it(manifest: Path) -> None:
     """A reader sees in the diff what a change does to a user's Workflow. FFDL_REGENERATE=1 writes the files anew."""
-    beside = example / "workflow.yaml"
-    result = compile_job(TrainingJob.from_manifest((example / "manifest.yml").read_bytes()))
+    beside = manifest.with_name("workflow.yaml" if manifest.stem == "manifest" else f"workflow-{manifest.stem}.yaml")
+    result = compile_job(TrainingJob.from_manifest(manifest.read_bytes()))
     if os.environ.get("FFDL_REGENERATE"):
         beside.write_text(result.to_yaml())
     kept = yaml.safe_load(beside.read_text())

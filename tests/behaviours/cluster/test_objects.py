@@ -17,7 +17,7 @@ from tests.behaviours.cluster_user import ClusterUser
 from tests.behaviours.kubernetes_api import Api, Object
 from tests.behaviours.user import FFDL
 
-EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/*/workflow.yaml"))
+EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/*/workflow*.yaml"))
 
 
 def accepted(user: ClusterUser, workflow: Object) -> None:
