@@ -242,6 +242,8 @@ class _World:
                 raise ValueError(_difference(about, self._about))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise RefusedError(str(error)) from None
+        except MemoryError:
+            raise RefusedError(f"a server has no memory for {about['elements']} parameters") from None
         learner.opened = learner.waits = True
         sent_as = np.dtype(about["sent_as"])
         learner.stage = np.empty(self._most, sent_as)

@@ -426,6 +426,20 @@ def test_a_learner_that_says_what_it_should_not_is_shown_out(job: Begin, said: b
     assert list(own) == [-1.0]
 
 
+def test_more_parameters_than_there_is_memory_for_are_refused(job: Begin) -> None:
+    """Told to who asks, where the server would else end with a traceback and take the job along."""
+    one = job(1, 1, "sync")
+    about = {"elements": 1 << 39, "dtype": "float64", "sent_as": "float64", "mode": "sync"}
+    text = json.dumps({**about, "optimizer": {"kind": "sgd", "lr": 0.1}}).encode()
+    with connect(one.place(0), SERVERS, one.addresses[0], lambda: None) as connection:
+        connection.sendall(HEAD.pack(OPENS, len(text), 0, 0.0) + text)
+        connection.settimeout(WAIT)
+        answer = b""
+        while got := connection.recv(4096):
+            answer += got
+    assert answer[HEAD.size :].decode() == f"a server has no memory for {1 << 39} parameters"
+
+
 def test_optimizers_that_cannot_be_are_refused(job: Begin) -> None:
     class Odd(SGD):
         kind = "odd"

@@ -91,7 +91,7 @@ def test_what_the_helper_sees_in_a_workflow() -> None:
     nodes["learner(2:2)(0)"] |= {"message": "main: OOMKilled (exit code 137)"}
     seen = snapshot({"metadata": {"name": "job"}, "spec": {"suspend": True}}, {"nodes": nodes})
     assert (seen.suspended, seen.stop, seen.failed_step) == (True, False, "")
-    assert seen.learners == {0: "Succeeded", 2: "Failed"}
+    assert seen.members == {0: "Succeeded", 2: "Failed"}
     assert seen.messages == {2: "main: OOMKilled (exit code 137)"}
     assert seen.oom_kills == {2: 1}
     assert seen.active == {1}
