@@ -12,7 +12,6 @@ import queue
 import socket
 import threading
 import time
-from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
 import numpy as np
@@ -38,7 +37,7 @@ from .line import Line, wait
 from .rendezvous import Place, arrivals
 from .session import Session, run
 from .shared_line import accept, name
-from .solvers import Solver, solver
+from .solvers import Solver, Update, solver
 
 LOOK_EVERY = 0.1  # seconds between two looks at what the job wants
 ELEMENTS_MOST = 1 << 40
@@ -56,8 +55,9 @@ class _Learner:
         self.rank, self.line = rank, line
         self.begun = bytearray(HEAD.size)
         self.what = 0  # is being received; 0: a head
-        self.rate = float("nan")
+        self.rate: Optional[float] = None  # of learning, if it has said one
         self.block = 0  # of the update
+        self.update: Optional[Update] = None
         self.stage = np.empty(0)  # the block that comes
         self.waits = False  # for values that there are not yet
         self.opened = False
@@ -87,7 +87,7 @@ class Server:
             try:
                 world.serve()
             finally:
-                self._solver = world.solver
+                self._solver = None if world.empty else world.solver
                 world.close()
 
 
@@ -96,6 +96,7 @@ class _World:
 
     def __init__(self, job: Session, known: Optional[Solver], saved: Optional[Dict[str, Any]]) -> None:
         self.solver = known
+        self.empty = True  # nobody has given it values yet
         self._job, self._saved = job, saved
         self._size, self._lockstep = job.world.size, job.world.mode in LOCKSTEP
         self._about: Dict[str, Any] = {}  # what the first learner has asked for, and all the others are to
@@ -106,6 +107,7 @@ class _World:
         self._block = self._turn = 0  # in lockstep: what is being added up, and whose part is next
         self._most = 1  # elements in a block
         self._total = np.empty(0)
+        self._update_of_all: Update  # once one has begun
         self._left = ""  # who of those that go in lockstep is not there any more
         self._over = threading.Event()
         self._looked = 0.0
@@ -214,7 +216,8 @@ class _World:
         return learner.what != SENDS
 
     def _begin(self, learner: _Learner) -> bool:
-        what, size, number, learner.rate = HEAD.unpack(learner.begun)
+        what, size, number, rate = HEAD.unpack(learner.begun)
+        learner.rate = None if rate != rate else rate  # not a number: none
         if what == OPENS and not learner.opened and size <= TEXT_MOST:
             learner.what, learner.stage = OPENS, np.empty(size, np.uint8)
             learner.line.want([learner.stage.data])
@@ -248,7 +251,7 @@ class _World:
         sent_as = np.dtype(about["sent_as"])
         learner.stage = np.empty(self._most, sent_as)
         learner.next_head()
-        if not self._empty:
+        if not self.empty:
             self._answer(learner)
         elif learner.rank == 0:
             learner.line.put([head(EMPTY)])
@@ -258,22 +261,20 @@ class _World:
         count, kind, sent_as = about["elements"], np.dtype(about["dtype"]), np.dtype(about["sent_as"])
         if type(count) is not int or not 0 <= count < ELEMENTS_MOST or kind.kind != "f" or sent_as.kind != "f":
             raise ValueError("these are no parameters")
-        known, self._empty = self.solver, False
+        known, self.empty = self.solver, False
         made = solver(about, np.zeros(count, kind))
         if known is not None:
             made.restore(known.state())
         elif self._saved is not None:
             made.restore(self._saved)
         else:
-            self._empty = True
+            self.empty = True
         self._about, self.solver = about, made
         self._most = BLOCK // kind.itemsize
         self._total = np.empty(self._most, np.promote_types(kind, np.float32))
 
-    _empty = True
-
     def _has_values(self) -> None:
-        self._empty = False
+        self.empty = False
         for learner in self._learners.values():
             if learner.waits:
                 self._answer(learner)
@@ -308,12 +309,12 @@ class _World:
         if learner.block == 0:
             if self._ahead(learner):
                 return False
-            self.solver.updates += 1
+            learner.update = self.solver.begin(learner.rate)
             learner.line.put([self._has()])
+        assert learner.update is not None
         part = self._part(learner.block)
-        self._at_rate(learner)
         sent = learner.stage[: part.stop - part.start].astype(self._total.dtype)
-        result = self.solver.apply(part, sent, self._size)
+        result = self.solver.apply(learner.update, part, sent, self._size)
         learner.line.put([memoryview(result.astype(self.solver.values.dtype).tobytes())])
         self._go_on(learner)
         return True
@@ -331,11 +332,6 @@ class _World:
         else:
             learner.updates += 1
             learner.next_head()
-
-    def _at_rate(self, learner: _Learner) -> None:
-        assert self.solver is not None
-        if learner.rate == learner.rate:  # a number
-            self.solver.optimizer = replace(self.solver.optimizer, lr=learner.rate)
 
     def _add_up(self) -> bool:
         """All learners' updates, block by block in the order of ranks. Whether there was something to do."""
@@ -356,17 +352,16 @@ class _World:
         length = part.stop - part.start
         if self._turn > 0:
             np.add(self._total[:length], learner.stage[:length], out=self._total[:length])
+        elif learner.stage.dtype == self._total.dtype:  # nothing needs to be copied
+            self._total, learner.stage = learner.stage, self._total
         else:
-            self._at_rate(learner)
-            if learner.stage.dtype == self._total.dtype:  # nothing needs to be copied
-                self._total, learner.stage = learner.stage, self._total
-            else:
-                self._total[:length] = learner.stage[:length]
+            self._total[:length] = learner.stage[:length]
         self._turn += 1
         if self._turn < self._size:
             return
-        self.solver.updates += self._block == 0
-        result = self.solver.apply(part, self._total[:length], self._size)
+        if self._block == 0:
+            self._update_of_all = self.solver.begin(self._learners[0].rate)
+        result = self.solver.apply(self._update_of_all, part, self._total[:length], self._size)
         for each in self._learners.values():
             each.line.put([self._has(), as_bytes(result)] if self._block == 0 else [as_bytes(result)])
             self._go_on(each)

@@ -5,7 +5,8 @@ Each rule works on any part of the parameters by itself, so that servers share t
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Union
+from dataclasses import replace
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -15,6 +16,13 @@ from .optimizers import Optimizer, from_description, new_slots
 SYNC, ASYNC, EASGD, AVERAGE = MODES = ("sync", "async", "easgd", "average")
 GRADIENTS = (SYNC, ASYNC)  # modes in which learners send gradients, and servers apply the optimizer
 PULL = 0.9  # of elastic averaging, over all learners: the paper's
+
+
+class Update(NamedTuple):
+    """One step of the parameters, which goes through them part by part."""
+
+    number: int  # from 1
+    optimizer: Optimizer
 
 
 class Solver:
@@ -35,7 +43,12 @@ class Solver:
         self.slots: List[np.ndarray] = new_slots(optimizer, values) if mode in GRADIENTS else []
         self.updates = 0  # that have begun
 
-    def apply(self, part: slice, sent: np.ndarray, learners: int) -> np.ndarray:
+    def begin(self, rate: Optional[float]) -> Update:
+        """The next update; `rate` is its learning rate, if not the optimizer's."""
+        self.updates += 1
+        return Update(self.updates, self.optimizer if rate is None else replace(self.optimizer, lr=rate))
+
+    def apply(self, update: Update, part: slice, sent: np.ndarray, learners: int) -> np.ndarray:
         """What whoever has `sent` it is to have for `part`. In lockstep `sent` is the sum over all `learners`.
 
         `sent` is used up; the result may be part of `values`.
@@ -52,7 +65,7 @@ class Solver:
         if self.mode == AVERAGE:
             values[:] = sent
         else:
-            self.optimizer.update(values, sent, [slot[part] for slot in self.slots], self.updates)
+            update.optimizer.update(values, sent, [slot[part] for slot in self.slots], update.number)
         return values
 
     def state(self) -> Dict[str, Any]:
@@ -80,5 +93,5 @@ def solver(about: Dict[str, Any], values: np.ndarray) -> Solver:
     return Solver(mode, from_description(dict(about.get("optimizer") or {})), values, elasticity)
 
 
-def _words(values: Union[np.ndarray, Any]) -> str:
+def _words(values: np.ndarray) -> str:
     return f"{values.size} of {values.dtype}"

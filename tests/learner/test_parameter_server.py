@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ffdl.learner.errors import Mismatch, PeerLost
-from ffdl.learner.exchange import BLOCK, HEAD, OPENS, SERVERS, Row
+from ffdl.learner.exchange import BLOCK, EMPTY, HEAD, OPENS, SERVERS, Row
 from ffdl.learner.optimizers import SGD, Adam, Optimizer, new_slots
 from ffdl.learner.parameter_server import ParameterServer
 from ffdl.learner.rendezvous import Place, connect
@@ -106,10 +106,11 @@ def test_a_learning_rate_may_change(job: Begin) -> None:
         server = two.learner(rank, own, SGD(1.0))
         for lr in (1.0, 0.5, 0.25):
             server.step(np.ones(3), lr=lr if rank == 0 else 100.0)
+        server.step(np.ones(3))  # without a word the optimizer's own, again
         server.close()
         return own
 
-    assert [list(own) for own in two.all(learn)] == [[-1.75] * 3] * 2
+    assert [list(own) for own in two.all(learn)] == [[-2.75] * 3] * 2
 
 
 def test_gradients_may_travel_in_half_precision(job: Begin) -> None:
@@ -370,6 +371,24 @@ def test_what_was_saved_comes_back(job: Begin, tmp_path: Path) -> None:
         return own
 
     assert [own.tobytes() for own in two.all(go_on)] == [expected.tobytes()] * 2
+
+
+def test_a_server_that_never_got_values_has_none(job: Begin) -> None:
+    """A world that is over before the first rank has given its model: the next one does not begin with zeros."""
+    one = job(1, 1, "async")
+    (agent,) = one.agents
+    about = {"elements": 4, "dtype": "float64", "sent_as": "float64", "mode": "async"}
+    text = json.dumps({**about, "optimizer": {"kind": "sgd", "lr": 0.1}}).encode()
+    with connect(one.place(0), SERVERS, one.addresses[0], lambda: None) as connection:
+        connection.sendall(HEAD.pack(OPENS, len(text), 0, 0.0) + text)
+        connection.settimeout(WAIT)
+        assert HEAD.unpack(connection.recv(HEAD.size))[0] == EMPTY
+    agent.tell({"type": "break", "generation": 3})
+    agent.tell({**agent.world, "generation": 4})
+    own = np.arange(4.0)
+    server = ParameterServer(Place(0, 4, one.key), one.addresses, own, SGD(0.1), "async")
+    server.close()
+    assert list(own) == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_strangers_get_nowhere(job: Begin) -> None:
