@@ -200,6 +200,10 @@ def server_call(rank: int, size: int, length: int, repeats: int, addresses: Any,
         """A job that has nothing to say until its standard input ends."""
 
         generation, halting = 1, False
+
+        def __init__(self, rank: int) -> None:
+            self.rank = rank
+
         world = World(1, 0, size, b"k", mode="sync")
 
         def restore(self) -> None:
@@ -212,10 +216,9 @@ def server_call(rank: int, size: int, length: int, repeats: int, addresses: Any,
             if select.select([sys.stdin], [], [], 0)[0]:
                 raise EOFError
 
-    Alone.rank = rank - size  # type: ignore[attr-defined]
     begun = time.process_time()
     with contextlib.suppress(EOFError):
-        Server().serve(Alone())  # type: ignore[arg-type]
+        Server().serve(Alone(rank - size))  # type: ignore[arg-type]
     print(json.dumps({"seconds": 0.0, "cpu": (time.process_time() - begun) / (repeats + WARM_UP)}))
     raise SystemExit
 

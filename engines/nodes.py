@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from ..learner import contract
 
 STORE_ROLES = ("store-results", "store-after-failure")
-MEMBERS = (contract.PARAMETER_SERVER, contract.LEARNER)
-ORDER = ("network", "download", "checkpoint", *MEMBERS, *STORE_ROLES)
+ORDER = ("network", "download", "checkpoint", *contract.MEMBERS, *STORE_ROLES)
 ENDED = ("Succeeded", "Failed", "Error")
 WAITING = "Waiting"  # between two attempts: the last one ended, the next has not begun
 ITEM = re.compile(r"\((\d+):(\d+)\)")  # Argo names the items of a list `task(position:value)`
@@ -49,7 +48,7 @@ class NodeStatus(NamedTuple):
     @property
     def role(self) -> str:
         role = self.name.rpartition("-")[0]
-        return role if role in MEMBERS else self.name
+        return role if role in contract.MEMBERS else self.name
 
     @property
     def learner(self) -> int | None:
@@ -140,7 +139,7 @@ def _add(found: dict[str, NodeStatus], node: dict[str, Any], attempts: list[dict
 
 def _name(node: dict[str, Any]) -> str:
     role: str = node.get("templateName", "")
-    if role in MEMBERS:
+    if role in contract.MEMBERS:
         return contract.member_name(role, _index(node))
     return role if role in ORDER else ""
 
@@ -178,7 +177,7 @@ def _attempt_number(node: dict[str, Any]) -> int:
 
 def words(node: NodeStatus) -> str:
     """A step or learner in a sentence."""
-    return node.name.replace("-", " ") if node.role in MEMBERS else node.name
+    return node.name.replace("-", " ") if node.role in contract.MEMBERS else node.name
 
 
 def one_line(text: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from ..learner import contract
 from .failure import Failure, failure
 from .nodes import (
-    MEMBERS,
     STORE_ROLES,
     NodeStatus,
     first_failure,
@@ -217,7 +216,9 @@ def _state_at_work(nodes: list[NodeStatus], running: set[str], message: str) -> 
     failed_download = download is not None and download.phase in ("Failed", "Error")
     if failed_download or (learners and all(node.ended for node in learners)):
         return STORING, ""
-    waiting = [node for node in nodes if node.phase in ("Pending", "Waiting") and node.role in (*MEMBERS, "download")]
+    waiting = [
+        node for node in nodes if node.phase in ("Pending", "Waiting") and node.role in (*contract.MEMBERS, "download")
+    ]
     return PENDING, next((_pending_words(node) for node in waiting if node.message), message)
 
 

@@ -92,6 +92,8 @@ THREAD_ENVS = (
 
 # --- who is in a job --------------------------------------------------------------------------------------------------
 LEARNER, PARAMETER_SERVER = "learner", "parameter-server"  # roles, and the names of their templates
+MEMBERS = (PARAMETER_SERVER, LEARNER)
+MODES = ("sync", "async", "easgd", "average")  # of parameter servers
 LOCKSTEP = ("sync", "average")  # modes of parameter servers in which no learner goes on before all have sent theirs
 
 # --- annotations and labels of the Workflow ---------------------------------------------------------------------------
@@ -232,7 +234,7 @@ def member_name(role: str, index: int) -> str:
 def is_member_name(name: str) -> bool:
     """Whether `name` is that of a learner or a parameter server."""
     role, _, number = name.rpartition("-")
-    return role in (LEARNER, PARAMETER_SERVER) and number.isdecimal()
+    return role in MEMBERS and number.isdecimal()
 
 
 def pod_name(workflow: str, node: Mapping[str, Any]) -> str:

@@ -10,10 +10,10 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
-from .contract import LOCKSTEP
+from .contract import LOCKSTEP, MODES
 from .optimizers import Optimizer, from_description, new_slots
 
-SYNC, ASYNC, EASGD, AVERAGE = MODES = ("sync", "async", "easgd", "average")
+SYNC, ASYNC, EASGD, AVERAGE = MODES
 GRADIENTS = (SYNC, ASYNC)  # modes in which learners send gradients, and servers apply the optimizer
 PULL = 0.9  # of elastic averaging, over all learners: the paper's
 

@@ -15,7 +15,7 @@ from . import step
 if TYPE_CHECKING:
     from .kube import Kube
 
-WRITERS = (contract.LEARNER, contract.PARAMETER_SERVER, "checkpoint")  # templates of the pods that may still write
+WRITERS = (*contract.MEMBERS, "checkpoint")  # templates of the pods that may still write
 PATIENCE = 20.0  # seconds without an answer of the cluster
 
 

@@ -13,7 +13,6 @@ from .view import BEFORE_LEARNING, Snapshot, member_in
 MAIN = "main"  # the container that Argo runs a template's command in
 NODE_NAME = "workflows.argoproj.io/node-name"  # Argo's annotation
 HELPER_ROLE = "checkpoint"
-MEMBER_ROLES = (contract.LEARNER, contract.PARAMETER_SERVER)
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -37,7 +36,7 @@ class Pod:
     @property
     def starting(self) -> bool:
         """It has not begun and will, as things stand."""
-        of_the_job = self.role in MEMBER_ROLES or self.role in BEFORE_LEARNING
+        of_the_job = self.role in contract.MEMBERS or self.role in BEFORE_LEARNING
         return of_the_job and self.phase == "Pending" and self.grace is None
 
     @property
@@ -48,7 +47,7 @@ class Pod:
     @property
     def writes(self) -> bool:
         """It is a member of the job or its helper and may still write to the job's volume."""
-        return self.role in (*MEMBER_ROLES, HELPER_ROLE) and (self.works or self.phase == "Pending")
+        return self.role in (*contract.MEMBERS, HELPER_ROLE) and (self.works or self.phase == "Pending")
 
 
 def pod_of(found: Mapping[str, Any]) -> Pod:
@@ -62,7 +61,7 @@ def pod_of(found: Mapping[str, Any]) -> Pod:
         name=str(about.get("name", "")),
         uid=str(about.get("uid", "")),
         role=role,
-        member=member_in(node) if role in MEMBER_ROLES else None,
+        member=member_in(node) if role in contract.MEMBERS else None,
         phase=phase,
         works=phase not in ("Pending", *_ENDED) and not _has_ended(status),
         grace=grace,

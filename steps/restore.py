@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..learner import checkpoint
+from ..learner import checkpoint, contract
 from . import safe_files
 from .retrying import Patience, Stop
 from .storage import CHUNK, Entry, Objects, StoreError, printable
@@ -22,7 +22,6 @@ from .transfer import run_all
 FILES, FILES_AGAIN, FILES_MANIFEST = "files", "files-2", "files.json"
 BOTH = (FILES, FILES_AGAIN)  # a changed file goes where the snapshot that is there has none
 STAGING = ".ffdl-restore"  # in CHECKPOINT_DIR while a script's own files come back
-_MEMBER = re.compile(r"(learner|parameter-server)-[1-9]\d*")
 _STEP = re.compile(re.escape(checkpoint.PREFIX) + r"\d+")
 
 
@@ -40,10 +39,12 @@ class Remote:
 
 
 def folders(root: str) -> list[str]:
-    """Where checkpoints of the library's lie in CHECKPOINT_DIR: "" and the learner-N of independent learners."""
+    """Where checkpoints of the library's lie in CHECKPOINT_DIR: "" and those of the job's members."""
     found = [""]
     with contextlib.suppress(OSError), os.scandir(root) as entries:
-        found += sorted(entry.name for entry in entries if _MEMBER.fullmatch(entry.name) and _is_folder(entry.path))
+        found += sorted(
+            entry.name for entry in entries if contract.is_member_name(entry.name) and _is_folder(entry.path)
+        )
     return found
 
 
@@ -55,7 +56,7 @@ def own_files(root: str, skipped: Callable[[str, str], None] | None = None) -> l
         parts = relative.split("/")
         if parts[0] == STAGING:
             continue
-        depth = 1 if _MEMBER.fullmatch(parts[0]) else 0
+        depth = 1 if contract.is_member_name(parts[0]) else 0
         if len(parts) > depth + 1 and _STEP.fullmatch(parts[depth]):
             folder = "/".join(parts[: depth + 1])
             if folder not in ours:
@@ -67,13 +68,13 @@ def own_files(root: str, skipped: Callable[[str, str], None] | None = None) -> l
 
 
 def committed(objects: Objects, entries: Iterable[Entry], prefix: str, patience: Patience) -> dict[str, list[Remote]]:
-    """The committed checkpoints among `entries` (all beneath `prefix`), newest first, by folder ("" or learner-N)."""
+    """The committed checkpoints among `entries` (all beneath `prefix`), newest first, by folder ("" or a member's)."""
     found: dict[str, list[Remote]] = {}
     for entry in entries:
         parts = entry.key.removeprefix(prefix).split("/")
         if parts[-1] != checkpoint.COMMITTED or not 2 <= len(parts) <= 3 or not _STEP.fullmatch(parts[-2]):
             continue
-        if entry.size > checkpoint.LARGEST_MARKER or (len(parts) == 3 and not _MEMBER.fullmatch(parts[0])):
+        if entry.size > checkpoint.LARGEST_MARKER or (len(parts) == 3 and not contract.is_member_name(parts[0])):
             continue
         marker = _parsed(objects, entry.key, patience)
         if isinstance(marker, dict) and _names_are_safe(marker.get("files")):

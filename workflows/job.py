@@ -14,7 +14,6 @@ from ..learner import contract
 from . import frameworks
 from .errors import ManifestError, Problem
 from .manifest import DataStore, Manifest, load
-from .policies import SERVERS
 from .references import REFERENCE
 
 DEFAULT_CPUS = 5.0  # FfDL's, per learner
@@ -209,7 +208,7 @@ def _resources(manifest: Manifest, machine: Machine | None, notes: list[str]) ->
 
 
 def _servers(manifest: Manifest) -> int:
-    return (manifest.distribution.servers or 1) if manifest.distribution.kind == SERVERS else 0
+    return (manifest.distribution.servers or 1) if manifest.distribution.kind == contract.PARAMETER_SERVER else 0
 
 
 def _stores(store: DataStore | None) -> tuple[contract.Store | None, contract.Store | None]:

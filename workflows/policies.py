@@ -7,14 +7,13 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from ..learner import contract
 from . import quantities
 from .errors import shown
 from .keys import SIZE, WRONG, Key, ListOf, MapOf, Part, PartOf, Value, Written, choice, matching, whole
 from .yaml_lines import Place, Report, Scalar
 
 NOT_YET = "is not in this version; remove it"
-SERVERS = "parameter-server"
-MODES = ("sync", "async", "easgd", "average")
 MOST_SERVERS = 1000
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LABEL = re.compile(rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_LABEL_VALUE.pattern}")
@@ -67,7 +66,7 @@ class Distribution(Part):
     mode: Annotated[
         str | None,
         Key(
-            choice(*MODES),
+            choice(*contract.MODES),
             "What servers do with what learners send: `sync`: the optimizer's step with the mean of all gradients "
             "(without it, this). `async`: with each as it comes. `easgd`: they and the learners draw near each other. "
             "`average`: the mean of all learners' parameters.",
@@ -81,8 +80,11 @@ class Distribution(Part):
     def check(cls, written: dict[str, Written], place: Place, path: str, report: Report) -> None:
         kind = written["kind"].value if "kind" in written else "none"
         for name in ("servers", "cpus", "memory", "mode"):
-            if name in written and kind not in (SERVERS, WRONG):
-                report.say(written[name].place, f"{path}.{name} is of parameter servers; write kind: {SERVERS} as well")
+            if name in written and kind not in (contract.PARAMETER_SERVER, WRONG):
+                report.say(
+                    written[name].place,
+                    f"{path}.{name} is of parameter servers; write kind: {contract.PARAMETER_SERVER} as well",
+                )
 
 
 class Retry(Part):

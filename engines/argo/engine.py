@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
 from ..base import EngineError, Event, LogLine, NoSuchJob, Refused, Selection
-from ..nodes import MEMBERS
 from ..status import HALTED, JobStatus, job_status
 from . import deletion, objects, records
 from .access import CONFIG_MAPS, PODS, SECRETS, WORKFLOWS, Api, Object
@@ -322,7 +321,9 @@ def _without_helper(workflow: Object) -> frozenset[str]:
     """Pods that nobody tells of the halt: the helper is gone, and Argo starts none while suspended."""
     if live(workflow, "checkpoint", ("Running",)):
         return frozenset()
-    return frozenset(pod for template in (*MEMBERS, "download", "checkpoint") for pod in live(workflow, template))
+    return frozenset(
+        pod for template in (*contract.MEMBERS, "download", "checkpoint") for pod in live(workflow, template)
+    )
 
 
 def _no_such_job(job_id: str) -> NoSuchJob:

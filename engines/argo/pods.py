@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...learner import contract
-from ..nodes import ENDED, MEMBERS, raw_nodes
+from ..nodes import ENDED, raw_nodes
 
 CARRIER_ROLE = "carrier"
 MAIN = "main"  # Argo's name for the container that runs what the template says
@@ -36,7 +36,7 @@ class Attempt:
 
     @property
     def learner(self) -> int | None:
-        """The learner's LEARNER_ID (from 1), or None for another."""
+        """The learner's LEARNER_ID (from 1); None: it is a step's, or a parameter server's."""
         return int(self.source[8:]) if self.source.startswith("learner-") else None
 
     @property
@@ -88,7 +88,7 @@ def live(workflow: dict[str, Any], template: str, phases: Collection[str] = ("Pe
 
 def _source(node: dict[str, Any]) -> str:
     template = str(node.get("templateName", ""))
-    if template in MEMBERS:
+    if template in contract.MEMBERS:
         for parameter in (node.get("inputs") or {}).get("parameters", ()):
             if parameter.get("name") == "index":
                 return contract.member_name(template, int(parameter["value"]))

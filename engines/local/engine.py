@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
 from ..base import Damaged, EngineError, Event, LogLine, NoSuchJob, Refused, Selection
-from ..nodes import MEMBERS, is_training_job
+from ..nodes import is_training_job
 from ..status import FAILED, HALTED, TRAINING_JOB, JobStatus, job_status
 from ..status import TERMINAL as TERMINAL_STATES
 from ..tree import node_path
@@ -368,7 +368,7 @@ def _members_without_helper(workflow: dict[str, Any]) -> list[str]:
     """Members that nobody tells of the halt: the helper is gone, and Argo starts none while suspended."""
     if not is_training_job(workflow):
         return []
-    return [] if _live(workflow, "checkpoint") else [pod for role in MEMBERS for pod in _live(workflow, role)]
+    return [] if _live(workflow, "checkpoint") else [pod for role in contract.MEMBERS for pod in _live(workflow, role)]
 
 
 def _request(job: Job, request: dict[str, Any]) -> None:

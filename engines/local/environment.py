@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...learner import contract
-from ..nodes import MEMBERS
 from .leases import quantity
 from .objects import CONFIG_MAP, SECRET, Objects
 
@@ -86,7 +85,7 @@ class Environment:
             return dict(self._submitter["env"])
         # the submitter's, whoever started the runner
         env = {name: value for name, value in self._submitter["env"].items() if PASSED_ON.fullmatch(name)}
-        if (self._metadata.get("labels") or {}).get(contract.LABEL_ROLE) not in MEMBERS:
+        if (self._metadata.get("labels") or {}).get(contract.LABEL_ROLE) not in contract.MEMBERS:
             env.update(self._submitter.get("store", {}))
         return {**env, "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}", "PYTHONUNBUFFERED": "1"}
 

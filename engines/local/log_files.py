@@ -10,7 +10,7 @@ from typing import Any
 
 from ...learner import contract
 from ..base import Selection
-from ..nodes import MEMBERS, is_training_job, raw_nodes
+from ..nodes import is_training_job, raw_nodes
 from ..tree import ENDED, node_path
 from .operator.names import pod_name
 from .state import Job
@@ -68,7 +68,7 @@ def _of_job(job: Job, pods: Iterable[Node], wanted: Selection) -> Iterator[LogFi
 def _role(pod: Node) -> str:
     template = str(pod.get("templateName", ""))
     for parameter in pod.get("inputs", {}).get("parameters", []):
-        if template in MEMBERS and parameter["name"] == "index":
+        if template in contract.MEMBERS and parameter["name"] == "index":
             return contract.member_name(template, int(parameter["value"]))
     return "store-results" if template.startswith("store-") else template
 
