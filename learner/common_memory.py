@@ -8,7 +8,6 @@ and where the end of another is heard.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import select
 import socket
@@ -18,6 +17,7 @@ from typing import Callable, Dict, List
 
 import numpy as np
 
+from . import memory
 from .collective import LOOK_EVERY
 from .errors import PeerLost
 from .rendezvous import hang_up
@@ -26,7 +26,7 @@ SPIN = 1e-4  # seconds that a rank looks again and again before it sleeps
 _ARRIVED, _ASLEEP, _SAYS = 0, 64, 128  # places in the first memory of a rank: cache lines of their own
 _SAYING = 64  # bytes
 BEGIN = 4096  # what is before it in the first memory is ours
-_MEMORY, _WAKE = b"m", b"w"
+_WAKE = b"w"
 
 
 class CommonMemory:
@@ -51,10 +51,9 @@ class CommonMemory:
 
     def make(self, size: int) -> np.ndarray:
         """`size` bytes more of this rank's, once all have called it. Raises OSError where there is no room for them."""
-        descriptor = os.memfd_create("ffdl", os.MFD_CLOEXEC)
+        descriptor = memory.make(size)
         try:
-            os.posix_fallocate(descriptor, 0, size)  # now, not by a signal when it is touched
-            self.of[self.rank].append(made := _mapped(descriptor))
+            self.of[self.rank].append(made := memory.mapped(descriptor))
             for other in self.others:
                 self._hand_over(other, descriptor)
         finally:
@@ -125,7 +124,7 @@ class CommonMemory:
         other = self._ranks[descriptor]
         while True:
             try:
-                said, descriptors, _, _ = socket.recv_fds(self._links[other], len(_MEMORY), 1)
+                said, descriptors, _, _ = socket.recv_fds(self._links[other], len(memory.MEMORY), 1)
             except BlockingIOError:
                 return
             except OSError:
@@ -135,17 +134,13 @@ class CommonMemory:
                 del self._ranks[descriptor]
                 return
             for received in descriptors:
-                self.of[other].append(_mapped(received))
+                self.of[other].append(memory.mapped(received))
                 os.close(received)
-
-
-def _mapped(descriptor: int) -> np.ndarray:
-    return np.frombuffer(mmap.mmap(descriptor, os.fstat(descriptor).st_size), np.uint8)
 
 
 def _sent(link: socket.socket, descriptor: int) -> bool:
     try:
-        socket.send_fds(link, [_MEMORY], [descriptor])
+        socket.send_fds(link, [memory.MEMORY], [descriptor])
     except BlockingIOError:
         return False
     except OSError:

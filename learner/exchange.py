@@ -6,6 +6,8 @@
     server   HAS, values       its part of the parameters
     learner  SENDS, values     its part of gradients or parameters, as often as it likes
     server   HAS, values       its part of the parameters after that, which begins to come while others are still sent
+    server   SHOWS             in place of the first HAS: its part can be seen in memory that it has handed over. After
+                               each HAS there are now no values, but a READY for each block, when it can be seen there
     learner  SAVES             the server is to keep what it has, as that of step `number`
     server   REFUSES, text     and nothing after that
 
@@ -15,17 +17,18 @@ Each begins with a head of fixed size; how many values there are has been said a
 from __future__ import annotations
 
 import struct
-from typing import List, Mapping
+from typing import Iterable, Iterator, List, Mapping
 
 import numpy as np
 
 from .collective import chunks
 
-OPENS, SETS, SENDS, SAVES, EMPTY, HAS, REFUSES = range(1, 8)
+OPENS, SETS, SENDS, SAVES, EMPTY, HAS, REFUSES, SHOWS = range(1, 9)
 HEAD = struct.Struct("=IIQd")  # what it is, bytes of its text, a number, a learning rate (not a number: as it was)
 TEXT_MOST = 4096  # bytes
 SERVERS = 1 << 20  # the first server's rank, where all of a world need one
-BLOCK = 1 << 18  # bytes that a server works on at a time: they are still in the processor's cache then
+READY = b"12345678"  # as long as keeps what comes after it aligned
+BLOCK = 1 << 19  # bytes that a server works on at a time: they are still in the processor's cache then
 
 
 class Row:
@@ -59,6 +62,21 @@ class Row:
                 found.append(flat[begin:end])
             at += len(flat)
         return found
+
+
+def blocks(views: Iterable[np.ndarray], elements: int) -> Iterator[List[np.ndarray]]:
+    """The row of `views` in blocks of so many `elements`, each as views of its parts."""
+    block: List[np.ndarray] = []
+    missing = elements
+    for view in views:
+        while len(view):
+            block.append(view[:missing])
+            missing, view = missing - len(block[-1]), view[missing:]
+            if not missing:
+                yield block
+                block, missing = [], elements
+    if block:
+        yield block
 
 
 def as_bytes(array: np.ndarray) -> memoryview:

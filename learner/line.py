@@ -7,10 +7,13 @@ import select
 import socket
 from typing import Iterable, Iterator, List, Optional
 
+import numpy as np
+
 from .errors import PeerLost
 from .rendezvous import hang_up
 
 SEND_MOST = 1 << 20  # bytes given to the kernel at a time
+BLOCK_MOST = 1 << 20
 
 
 class Line:
@@ -25,6 +28,7 @@ class Line:
         self._sending: Optional[memoryview] = None
         self._into: Iterator[memoryview] = iter(())
         self._filling: Optional[memoryview] = None
+        self._held = bytearray()
 
     @property
     def idle(self) -> bool:
@@ -42,10 +46,35 @@ class Line:
         if self._sending is None:
             self._next_out()
 
+    def put_blocks(self, views: Iterable[memoryview]) -> None:
+        """As `put`, of what the other end takes block by block: it has said `blocks` when these come."""
+        self.put(views)
+
     def want(self, views: Iterable[memoryview]) -> None:
         """Is to fill them with what comes next."""
         self._into = iter(views)
         self._next_in()
+
+    def blocks(self) -> None:
+        """What comes next was put by `put_blocks`."""
+
+    def want_block(self, size: int) -> None:
+        """Is to have the next `size` bytes, up to BLOCK_MOST, in one piece."""
+        if len(self._held) < size:
+            self._held = bytearray(size)
+        self.want([memoryview(self._held)[:size]])
+
+    def block(self, size: int) -> memoryview:
+        """What was wanted by `want_block`, until something else is wanted."""
+        return memoryview(self._held)[:size]
+
+    def show(self, descriptor: int) -> bool:
+        """Lets the other end see memory of this one's, if it can. Whether it can."""
+        return False
+
+    def shown(self) -> Optional[np.ndarray]:
+        """The memory that the other end has shown, as bytes that are not to be changed."""
+        return None
 
     def send(self) -> bool:
         """Whether bytes have gone. Raises PeerLost."""

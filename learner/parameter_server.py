@@ -17,14 +17,17 @@ from .exchange import (
     HAS,
     HEAD,
     OPENS,
+    READY,
     REFUSES,
     SAVES,
     SENDS,
     SERVERS,
     SETS,
+    SHOWS,
     TEXT_MOST,
     Row,
     as_bytes,
+    blocks,
     head,
 )
 from .line import Line, wait
@@ -84,6 +87,7 @@ class ParameterServer:
             self._restore(state)
             own = {name: array.copy() for name, array in self.parameters.items() if mode not in GRADIENTS}
         self._lines: List[Line] = []
+        self._seen: Dict[int, np.ndarray] = {}  # values of servers on this machine
         self._heads = [bytearray(HEAD.size) for _ in servers]
         try:
             for number, address in enumerate(servers):
@@ -166,7 +170,7 @@ class ParameterServer:
     def _exchange(self, arrays: Mapping[str, np.ndarray], rate: float) -> None:
         for number, line in enumerate(self._lines):
             line.put([head(SENDS, number=self._steps, rate=rate)])
-            line.put(self._as_sent(self._row.of(arrays, number)))
+            line.put_blocks(self._as_sent(self._row.of(arrays, number)))
         self._answers(range(len(self._lines)))
 
     def _as_sent(self, views: List[np.ndarray]) -> Iterator[memoryview]:
@@ -193,7 +197,9 @@ class ParameterServer:
                 what, size, leaving, _ = HEAD.unpack(self._heads[number])
                 self.leaving = self.leaving or bool(leaving)
                 if what == HAS:
-                    line.want(map(as_bytes, self._row.of(self.parameters, number)))
+                    line.want(self._taken(number))
+                elif what == SHOWS:
+                    self._see(line, number)
                 elif what == EMPTY:
                     asking.append(number)
                 else:
@@ -202,6 +208,31 @@ class ParameterServer:
 
         self._flow(list(unheard), over)
         return asking
+
+    def _see(self, line: Line, number: int) -> None:
+        shown = line.shown()
+        if shown is None:
+            raise PeerLost("a parameter server has shown nothing")
+        part = self._row.parts[number]
+        self._seen[number] = shown[: (part.stop - part.start) * self._row.dtype.itemsize].view(self._row.dtype)
+        self._copy(self._row.of(self.parameters, number), self._seen[number])
+
+    def _taken(self, number: int) -> Iterator[memoryview]:
+        """Where the values of server `number` are to come. What is seen elsewhere is copied when it is ready there."""
+        views, seen = self._row.of(self.parameters, number), self._seen.get(number)
+        if seen is None:
+            yield from map(as_bytes, views)
+            return
+        ready = memoryview(bytearray(len(READY)))
+        for pieces in blocks(views, BLOCK // seen.itemsize):
+            yield ready
+            seen = self._copy(pieces, seen)
+
+    def _copy(self, pieces: List[np.ndarray], seen: np.ndarray) -> np.ndarray:
+        """Returns the rest."""
+        for piece in pieces:
+            piece[:], seen = seen[: len(piece)], seen[len(piece) :]
+        return seen
 
     def _refused(self, line: Line, what: int, size: int) -> None:
         if what != REFUSES or size > TEXT_MOST:

@@ -8,44 +8,88 @@ import os
 import select
 import socket
 import threading
-from typing import Optional
+from typing import Iterable, Iterator, List, Optional
 
 import numpy as np
 
+from . import memory
 from .errors import PeerLost
-from .line import Line
+from .line import BLOCK_MOST, Line
 from .rendezvous import Place, present
 
 RING = 1 << 22  # bytes on their way each way
-COPY_MOST = 1 << 18  # bytes copied before the other end can see them: it works on these while more are copied
+COPY_MOST = 1 << 19  # bytes copied before the other end can see them: it works on these while more are copied
 WAKE_AT = 1 << 20  # bytes that it is worth to wake the other end for, while this one goes on
 _WRITTEN, _READ, _ASLEEP = 0, 64, 128  # places in what is before a ring: cache lines of their own
 _BEFORE = 4096
 _SIZE = 2 * (_BEFORE + RING)
-_MEMORY, _WAKE = b"m", b"w"
+_WAKE = b"w"
 
 
 class SharedLine(Line):
     """As `Line`. `connection`, a Unix socket, is for waking the other end and for hearing of its end."""
 
-    def __init__(self, connection: socket.socket, other: str, memory: np.ndarray, first: bool) -> None:
+    def __init__(self, connection: socket.socket, other: str, both: np.ndarray, first: bool) -> None:
         super().__init__(connection, other)
-        rings = [memory[at : at + _BEFORE + RING] for at in (0, _BEFORE + RING)]
+        rings = [both[at : at + _BEFORE + RING] for at in (0, _BEFORE + RING)]
         out, into = rings if first else rings[::-1]
         self._ring_out, self._ring_in = out[_BEFORE:].data, into[_BEFORE:].data
         self._written, self._read_there = _counter(out, _WRITTEN), _counter(out, _READ)
         self._written_there, self._read = _counter(into, _WRITTEN), _counter(into, _READ)
         self._asleep, self._asleep_there = _counter(out, _ASLEEP), _counter(into, _ASLEEP)
         self._slept, self._untold = False, 0
+        self._block = 0  # bytes that are wanted in one piece: they stay in the ring
+        self._shown: List[int] = []  # descriptors of memory that the other end has shown
         self._fence = threading.Lock()  # a lock is a barrier for the processor too
+
+    @property
+    def filled(self) -> bool:
+        return self._waiting() >= self._block if self._block else super().filled
+
+    def put_blocks(self, views: Iterable[memoryview]) -> None:
+        self.put(self._aligned(views))
+
+    def want(self, views: Iterable[memoryview]) -> None:
+        self._let_go()
+        super().want(views)
+
+    def blocks(self) -> None:
+        self._let_go()
+        self._skip(self._read)
+
+    def want_block(self, size: int) -> None:
+        self._let_go()
+        self._block = size
+
+    def block(self, size: int) -> memoryview:
+        at = int(self._read[0]) % RING
+        return self._ring_in[at : at + size]
+
+    def show(self, descriptor: int) -> bool:
+        try:
+            socket.send_fds(self.connection, [memory.MEMORY], [descriptor])
+        except OSError:
+            return False
+        return True
+
+    def shown(self) -> Optional[np.ndarray]:
+        with contextlib.suppress(BlockingIOError):
+            self._hear()
+        return memory.mapped(self._shown[-1], mmap.ACCESS_READ) if self._shown else None
+
+    def close(self) -> None:
+        super().close()
+        while self._shown:
+            os.close(self._shown.pop())
 
     def events(self) -> Optional[int]:
         self._wake()
-        if self.idle and self.filled:
+        idle, filled = self.idle, self.filled
+        if idle and filled:
             return 0
         self._slept, self._asleep[0] = True, 1
         with self._fence:  # the other end is told before it is looked what it has done meanwhile
-            may_move = (not self.idle and self._room()) or (not self.filled and self._waiting())
+            may_move = (not idle and self._room()) or (not filled and self._waiting() >= (self._block or 1))
         if may_move:
             return None
         return select.POLLIN
@@ -59,10 +103,27 @@ class SharedLine(Line):
         return super().receive()
 
     def _room(self) -> int:
-        return RING - int(self._written[0] - self._read_there[0])
+        return max(0, RING - int(self._written[0]) + int(self._read_there[0]))
 
     def _waiting(self) -> int:
-        return int(self._written_there[0] - self._read[0])
+        return max(0, int(self._written_there[0]) - int(self._read[0]))
+
+    def _aligned(self, views: Iterable[memoryview]) -> Iterator[memoryview]:
+        self._skip(self._written)
+        yield from views
+
+    def _skip(self, place: np.ndarray) -> None:
+        """To where the next blocks begin, at both ends: so none lies partly at the ring's end, partly at its start."""
+        with self._fence:
+            place[0] += -int(place[0]) % BLOCK_MOST
+
+    def _let_go(self) -> None:
+        """The block that was there has been used."""
+        size, self._block = self._block, 0
+        if size:
+            with self._fence:
+                self._read[0] += size
+            self._tell(size)
 
     def _give(self, view: memoryview) -> int:
         at = int(self._written[0]) % RING
@@ -90,15 +151,20 @@ class SharedLine(Line):
             return
         self._slept, self._asleep[0] = False, 0
         try:
-            while True:
-                if not self.connection.recv(1 << 10):
-                    break
+            self._hear()
         except BlockingIOError:
             return
-        except OSError:
-            pass
-        if self.filled or not self._waiting():
+        if self.filled or self._waiting() < (self._block or 1):
             raise PeerLost(f"{self._other} is gone")
+
+    def _hear(self) -> None:
+        """What has come beside the rings, until the other end is gone. Raises BlockingIOError while it is not."""
+        with contextlib.suppress(ConnectionError):
+            while True:
+                said, descriptors, _, _ = socket.recv_fds(self.connection, 1 << 10, 1)
+                self._shown += descriptors
+                if not said:
+                    return
 
     def _tell(self, size: int) -> None:
         self._untold += size
@@ -137,11 +203,10 @@ def shared_line(place: Place, to: int, other: str) -> Optional[SharedLine]:
         connection.settimeout(5.0)
         connection.connect(name(place, to))
         present(connection, place, to, _too_late)
-        descriptor = os.memfd_create("ffdl", os.MFD_CLOEXEC)
+        descriptor = memory.make(_SIZE)
         try:
-            os.posix_fallocate(descriptor, 0, _SIZE)  # now, not by a signal when it is touched
-            socket.send_fds(connection, [_MEMORY], [descriptor])
-            return SharedLine(connection, other, _mapped(descriptor), True)
+            socket.send_fds(connection, [memory.MEMORY], [descriptor])
+            return SharedLine(connection, other, memory.mapped(descriptor), True)
         finally:
             os.close(descriptor)
     except (OSError, AttributeError):  # it is elsewhere, or this is no Linux
@@ -152,13 +217,13 @@ def shared_line(place: Place, to: int, other: str) -> Optional[SharedLine]:
 def accept(connection: socket.socket, other: str) -> SharedLine:
     """The other end of a `shared_line`. Raises OSError."""
     connection.settimeout(5.0)
-    _, descriptors, _, _ = socket.recv_fds(connection, len(_MEMORY), 1)
+    _, descriptors, _, _ = socket.recv_fds(connection, len(memory.MEMORY), 1)
     if not descriptors:
         raise ConnectionError("it has no memory to share")
     try:
         if os.fstat(descriptors[0]).st_size != _SIZE:
             raise ConnectionError("it shares memory of another size")
-        return SharedLine(connection, other, _mapped(descriptors[0]), False)
+        return SharedLine(connection, other, memory.mapped(descriptors[0]), False)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
@@ -166,7 +231,3 @@ def accept(connection: socket.socket, other: str) -> SharedLine:
 
 def _too_late() -> None:
     raise TimeoutError("it does not answer")
-
-
-def _mapped(descriptor: int) -> np.ndarray:
-    return np.frombuffer(mmap.mmap(descriptor, _SIZE), np.uint8)

@@ -78,7 +78,7 @@ class Solver:
         if values.shape != self.values.shape or values.dtype != self.values.dtype:
             has, wants = _words(values), _words(self.values)
             raise ValueError(f"the saved parameters of this server are {has}, the learners' {wants}")
-        self.values, self.updates = values, int(state["updates"])
+        self.values[:], self.updates = values, int(state["updates"])
         if len(state["slots"]) == len(self.slots):  # else it is another optimizer's, which begins anew
             self.slots = [np.asarray(slot) for slot in state["slots"]]
 

@@ -76,15 +76,16 @@ class Reference:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("optimizer", [SGD(0.1), SGD(0.1, momentum=0.9), Adam(0.01)], ids=["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("near", [{0, 1, 2}, {0}, {1, 2}], ids=["near", "first-near", "first-far"])
 def test_synchronous_steps_are_those_of_one_learner_with_a_large_batch(
-    job: Begin, optimizer: Optimizer, dtype: str
+    job: Begin, optimizer: Optimizer, dtype: str, near: set[int]
 ) -> None:
     """Bit for bit: a wrong sign, a gradient that is left out, used twice or late would show."""
     three = job(3, 2, "sync")
 
     def learn(rank: int) -> dict[str, bytes]:
         own = model(dtype) if rank == 0 else {name: np.zeros_like(array) for name, array in model(dtype).items()}
-        server = three.learner(rank, own, optimizer)
+        server = three.learner(rank, own, optimizer, shared_memory=rank in near)
         assert bits(own) == bits(model(dtype)), "the first rank's"
         for step in range(STEPS):
             server.step(gradients(own, rank, step))
@@ -128,6 +129,11 @@ def test_gradients_may_travel_in_half_precision(job: Begin) -> None:
     rounded = [gradients(alone.arrays, rank, 0) for rank in range(2)]
     alone.step(*({name: array.astype(np.float16) for name, array in one.items()} for one in rounded))
     assert two.all(learn) == [bits(alone.arrays)] * 2
+
+
+def test_gradients_do_not_travel_in_more_bits_than_parameters_have(job: Begin) -> None:
+    with pytest.raises(Mismatch, match="gradients for parameters of float32 are to be float32 or smaller, not float64"):
+        job(1, 1, "sync").learner(0, np.zeros(3, np.float32), gradients="float64")
 
 
 def test_asynchronous_gradients_count_each_once_however_they_come(job: Begin) -> None:
