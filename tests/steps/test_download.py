@@ -304,7 +304,7 @@ def test_a_full_disk_is_said(tmp_path: Path, server: s3.Server) -> None:
     process_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, process_limit[1]))
     try:
-        line = job.red("download", FFDL_RETRY_SECONDS="0.5")
+        line = job.red("download", FFDL_RETRY_SECONDS="3")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, process_limit)
     assert "volume can't be written" in line
