@@ -19,6 +19,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "init": "Make a folder with a job that runs as it stands.",
         "lint": "Say all that is wrong with manifests.",
         "compile": "Print the Argo Workflow that a manifest becomes.",
+        "frameworks": "List the frameworks that a manifest may name.",
     },
     "Run it": {
         "train": "Submit a job.",

@@ -62,6 +62,7 @@ def command(settings: Settings, quick: bool, timeout: float, controller: str, pr
 
 
 def _findings(settings: Settings, quick: bool, timeout: float, controller: str) -> Iterator[Finding]:
+    yield from _catalogue(settings)
     name = settings.value("engine") or "local"
     if name not in ENGINES:
         raise click.ClickException(f"no engine is called {name!r}; there are {' and '.join(ENGINES)}")
@@ -79,6 +80,25 @@ def _findings(settings: Settings, quick: bool, timeout: float, controller: str) 
     if not quick and on_terminal(sys.stderr):
         tell("Note: the trial at the end takes some seconds; --quick leaves it out")
     yield from doctor.examine(api, controller, quick, timeout)
+
+
+def _catalogue(settings: Settings) -> Iterator[Finding]:
+    """The site's file of frameworks, if there is one: it is read on this machine, whatever the engine."""
+    from ..engines.base import EngineError
+    from ..engines.finding import OK, PROBLEM, Finding
+    from ..workflows.errors import ManifestError
+
+    if not settings.value("catalogue"):
+        return
+    try:
+        entries = settings.catalogue().entries
+    except EngineError as error:
+        yield Finding("catalogue", PROBLEM, str(error))
+    except ManifestError as error:
+        yield from (Finding("catalogue", PROBLEM, str(problem)) for problem in error.problems)
+    else:
+        own = [name for name, entry in entries.items() if entry.file]
+        yield Finding("catalogue", OK, f"{settings.value('catalogue')} adds or changes {', '.join(own) or 'nothing'}")
 
 
 def lines(finding: Finding, told: bool = False) -> list[str]:

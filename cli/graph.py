@@ -43,7 +43,7 @@ def command(settings: Settings, what: str, templates: tuple[Path, ...], output: 
 
     path = Path(what)
     if what == "-" or path.suffix in (".yaml", ".yml", ".json") or path.is_file():
-        workflow = _of_file(path, templates)
+        workflow = _of_file(settings, path, templates)
     else:
         workflow = settings.engine().workflow(settings.find(what))
     root = drawing(workflow)
@@ -61,7 +61,7 @@ def command(settings: Settings, what: str, templates: tuple[Path, ...], output: 
         click.echo(dot(root, name), nl=False)
 
 
-def _of_file(file: Path, folders: tuple[Path, ...]) -> dict[str, Any]:
+def _of_file(settings: Settings, file: Path, folders: tuple[Path, ...]) -> dict[str, Any]:
     """The Workflow in a file, what it takes from others beside it. Raises ManifestError."""
     from ..workflows.errors import ManifestError
     from ..workflows.objects import holds_objects, read
@@ -74,7 +74,7 @@ def _of_file(file: Path, folders: tuple[Path, ...]) -> dict[str, Any]:
         from ..workflows.compile import compile_job
         from .submit import read_job
 
-        job, _ = read_job(file)
+        job, _ = read_job(settings, file)
         return compile_job(job).workflow
     from ..engines.lint import of_workflow
 

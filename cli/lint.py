@@ -10,7 +10,7 @@ import click
 
 from . import text
 from .output import write
-from .settings import Verb, output_option, tell
+from .settings import Settings, Verb, output_option, tell
 
 if TYPE_CHECKING:
     from ..engines.lint import Finding
@@ -30,27 +30,28 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--cluster", is_flag=True, help="For Argo: what only `ffdl run` does not do is no problem.")
 @output_option("table", "json", "yaml")
-def command(files: tuple[Path, ...], cluster: bool, output: str) -> int:
+@click.pass_obj
+def command(settings: Settings, files: tuple[Path, ...], cluster: bool, output: str) -> int:
     """Say all that is wrong with manifests and with Argo Workflows.
 
     A line for each: FILE:LINE: what is wrong; what to write instead. Argo refuses a Workflow (WorkflowTemplate,
     CronWorkflow) that is `invalid`; `ffdl run` one with what is `unsupported`, and makes nothing of what has
-    `no-effect`, which is a note. A folder stands for the YAML in it.
+    `no-effect`, which is a note; so is a `warning` about a manifest. A folder stands for the YAML in it.
 
     Exit code 2 if there is a problem.
     """
-    from ..engines.lint import NO_EFFECT, UNRESOLVED, UNSUPPORTED
+    from ..engines.lint import NO_EFFECT, UNRESOLVED, UNSUPPORTED, WARNING
 
     not_meant = (NO_EFFECT, UNRESOLVED, UNSUPPORTED) if cluster else ()
-    found = [finding for finding in _findings(files) if finding.kind not in not_meant]
-    wrong = [finding for finding in found if finding.kind != NO_EFFECT]
+    found = [finding for finding in dict.fromkeys(_findings(settings, files)) if finding.kind not in not_meant]
+    wrong = [finding for finding in found if finding.kind not in (NO_EFFECT, WARNING)]
     if output != "table":
         plain = [(finding.problem, finding.kind) for finding in found]
         write([{"file": p.file, "line": p.line, "message": p.message, "class": kind} for p, kind in plain], output)
     else:
         for finding in found:
-            if finding.kind == NO_EFFECT:
-                tell(f"Note: {finding.problem}")
+            if finding.kind in (NO_EFFECT, WARNING):
+                tell(f"{'Note' if finding.kind == NO_EFFECT else 'Warning'}: {finding.problem}")
             else:
                 click.echo(str(finding.problem))
         what = str(files[0]) if len(files) == 1 else text.plural(len(files), "file")
@@ -58,10 +59,10 @@ def command(files: tuple[Path, ...], cluster: bool, output: str) -> int:
     return 2 if wrong else 0
 
 
-def _findings(places: tuple[Path, ...]) -> Iterator[Finding]:
+def _findings(settings: Settings, places: tuple[Path, ...]) -> Iterator[Finding]:
     """Of manifests and of what can't be read, file by file; then of Workflows, which may use each other."""
-    from ..engines.lint import INVALID, Finding, findings
-    from ..workflows.errors import ManifestError
+    from ..engines.lint import INVALID, WARNING, Finding, findings
+    from ..workflows.errors import ManifestError, Problem
     from ..workflows.objects import Object, holds_objects, read
     from .submit import read_job
     from .workflow_files import contents, files_in, shown
@@ -73,7 +74,9 @@ def _findings(places: tuple[Path, ...]) -> Iterator[Finding]:
             if holds_objects(data):
                 objects += read(data, shown(file))
             elif file in places or file.stem == "manifest":
-                read_job(file)
+                job, _ = read_job(settings, file)
+                if job.warning:
+                    yield Finding(WARNING, Problem(shown(file), 0, job.warning))
         except ManifestError as error:
             yield from (Finding(INVALID, problem) for problem in error.problems)
     yield from findings(objects)

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from ..engines.base import Engine
+    from ..workflows.catalogue import Catalogue
 
 FINE, JOB_FAILED, HALTED_CODE, INTERRUPTED = 0, 1, 3, 130
 ENGINES = ("local", "argo")
 CLUSTER_KEYS = ("namespace", "context", "kubeconfig")
-CONFIG_KEYS = ("engine", *CLUSTER_KEYS)
+CONFIG_KEYS = ("engine", *CLUSTER_KEYS, "catalogue")
 _KNOWN = f"{', '.join(CONFIG_KEYS[:-1])} and {CONFIG_KEYS[-1]}"
 LATEST = "@latest"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,6 +30,7 @@ class Settings:
         self.flags: dict[str, str] = {}
         self.verbose = False
         self._engine: Engine | None = None
+        self._catalogue: Catalogue | None = None
         self._config: dict[str, str] | None = None
 
     def value(self, key: str) -> str | None:
@@ -53,6 +55,14 @@ class Settings:
                 namespace, context, kubeconfig = map(self.value, CLUSTER_KEYS)
                 self._engine = open_engine(name, namespace=namespace, context=context, kubeconfig=kubeconfig)
         return self._engine
+
+    def catalogue(self) -> Catalogue:
+        """The frameworks there are: ffdl's, and those in the file that the setting `catalogue` names."""
+        if self._catalogue is None:
+            from ..engines.catalogue import read_catalogue
+
+            self._catalogue = read_catalogue(self.value("catalogue"))
+        return self._catalogue
 
     def find(self, text: str) -> str:
         """The id of the one job that `text` means: an id, @latest, a job's whole name, or a beginning of an id."""

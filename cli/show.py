@@ -65,6 +65,7 @@ def description(status: JobStatus, now: float) -> list[str]:
         ("Description", text.printable(status.description)),
         ("State", _state(status)),
         ("Reason", text.printable(status.reason)),
+        ("Warning", text.printable(status.warning)),
         ("Error code", status.error_code),
         ("Framework", text.printable(f"{status.framework} {status.version}".strip())),
         ("Kind", status.kind if status.kind == WORKFLOW else ""),

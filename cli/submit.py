@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 MOST_OF_A_MANIFEST = 32 << 20  # bytes read: far more than is accepted
 
 
-def read_manifest(file: Path, overrides: tuple[str, ...], name: str | None) -> tuple[Manifest, bytes]:
+def read_manifest(
+    settings: Settings, file: Path, overrides: tuple[str, ...], name: str | None
+) -> tuple[Manifest, bytes]:
     """The manifest in `file` with `KEY=VALUE` overrides, and its text. Raises ManifestError, OSError."""
     from ..workflows.manifest import load
 
@@ -29,15 +31,15 @@ def read_manifest(file: Path, overrides: tuple[str, ...], name: str | None) -> t
         raise click.ClickException(f"{file} is a folder; name the manifest in it, like {file / 'manifest.yml'}")
     with open(file, "rb") as stream:
         text = stream.read(MOST_OF_A_MANIFEST)
-    return load(text, str(file), values), text
+    return load(text, str(file), values, settings.catalogue()), text
 
 
-def read_job(file: Path, overrides: tuple[str, ...] = ()) -> tuple[TrainingJob, bytes]:
+def read_job(settings: Settings, file: Path, overrides: tuple[str, ...] = ()) -> tuple[TrainingJob, bytes]:
     """The job in `file`, and its text, for those who don't run it: what `${NAME}` stands for is left empty."""
     from ..workflows.job import TrainingJob
     from ..workflows.references import references
 
-    manifest, text = read_manifest(file, overrides, None)
+    manifest, text = read_manifest(settings, file, overrides, None)
     blank = dict.fromkeys(references("\n".join([text.decode(), *overrides])), "")
     return TrainingJob.from_manifest(manifest, environ=blank, file=str(file)), text
 
@@ -56,14 +58,13 @@ def submit(
 ) -> int:
     """`ffdl train`. Returns the exit code."""
     engine = settings.engine(python)
-    parsed, text = read_manifest(manifest, overrides, name)
+    parsed, text = read_manifest(settings, manifest, overrides, name)
     from ..engines.archive import pack_code
     from ..engines.client import decide, new_job_id
     from ..workflows.compile import compile_job
 
     job = decide(engine, parsed, manifest)
-    for note in job.notes:
-        tell(f"Note: {note}")
+    tell_notes(job)
     source = code if code is not None else manifest.parent
     packed = pack_code(source, text)
     job_id = new_job_id()
@@ -75,6 +76,14 @@ def submit(
     engine.submit(compiled, job_id)
     tell(f"Submitted {manifest} with the code in {source} ({_size(len(packed))} packed)")
     return after_submission(engine, job_id, wait, follow)
+
+
+def tell_notes(job: TrainingJob) -> None:
+    """What has been decided about the job that its user may not expect."""
+    if job.warning:
+        tell(f"Warning: {job.warning}")
+    for note in job.notes:
+        tell(f"Note: {note}")
 
 
 def _size(size: int) -> str:

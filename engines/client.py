@@ -110,8 +110,11 @@ class Client:
         namespace: str | None = None,
         context: str | None = None,
         kubeconfig: str | os.PathLike[str] | None = None,
+        catalogue: str | os.PathLike[str] | None = None,
     ) -> None:
-        """`engine` is a name (`local`, `argo`) or an engine; the rest is as in `open_engine`."""
+        """`engine` is a name (`local`, `argo`) or an engine; `catalogue` is the site's file of frameworks, by default
+        $FFDL_CATALOGUE; the rest is as in `open_engine`.
+        """
         if isinstance(engine, str):
             engine = open_engine(
                 engine,
@@ -121,7 +124,7 @@ class Client:
                 context=context,
                 kubeconfig=None if kubeconfig is None else os.fspath(kubeconfig),
             )
-        self.engine = engine
+        self.engine, self._catalogue = engine, catalogue
 
     def train(
         self,
@@ -131,10 +134,11 @@ class Client:
     ) -> Job:
         """As `ffdl train MANIFEST [CODE] --set …`: `code` defaults to the manifest's folder. Raises ManifestError."""
         from ..workflows.manifest import load
+        from .catalogue import read_catalogue
 
         file = Path(manifest)
         text = file.read_bytes()
-        job = decide(self.engine, load(text, str(file), overrides), file)
+        job = decide(self.engine, load(text, str(file), overrides, read_catalogue(self._catalogue)), file)
         return self.submit(job, file.parent if code is None else code, manifest_text=text)
 
     def submit(

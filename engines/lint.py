@@ -29,6 +29,7 @@ from .local.operator.validate import mistakes
 from .local.plain import MOST_OF_A_PREFIX
 
 INVALID, UNRESOLVED, UNSUPPORTED, NO_EFFECT = "invalid", "unresolved", "unsupported", "no-effect"
+WARNING = "warning"
 NO_TEXT = "should be text"
 _NOTHING = "nothing-begins-here"
 
@@ -36,7 +37,7 @@ _NOTHING = "nothing-begins-here"
 @dataclass(frozen=True)
 class Finding:
     """`kind` is INVALID (Argo refuses it), UNRESOLVED (Argo too, unless its cluster has what is missing), UNSUPPORTED
-    (the embedded engine does) or NO_EFFECT (nothing comes of it there).
+    (the embedded engine does) or NO_EFFECT (nothing comes of it there); a manifest's may be a WARNING.
     """
 
     kind: str

@@ -35,7 +35,8 @@ class JobStatus:
     """What is known of a job. Times are unix seconds, `eta` seconds, `progress` 0 to 1; `cpus`, `gpus` and
     `memory` (bytes) are one learner's.
 
-    `reason` is one line: why the job waits or failed. `attempts` is the most any learner has begun (1: the first).
+    `reason` is one line: why the job waits or failed; `warning` another: that its image is not what was asked for, or
+    out of date. `attempts` is the most any learner has begun (1: the first).
     `error_code` and `exit_code` (the learner's own) are set for a failed job only. A `kind` of WORKFLOW has no
     learners; its nodes, which may be thousands, are left to who reads the Workflow itself.
     """
@@ -51,6 +52,7 @@ class JobStatus:
     gpus: int = 0
     memory: int | None = None
     reason: str = ""
+    warning: str = ""
     error_code: str = ""
     exit_code: int | None = None
     progress: float | None = None
@@ -123,6 +125,7 @@ def job_status(
         gpus=summary.get("gpus", 0),
         memory=summary.get("memory"),
         reason=failed.reason or _waiting_reason(state, waiting_for, annotations, report or {}),
+        warning=str(summary.get("warning", "")),
         error_code=failed.code,
         exit_code=failed.exit_code,
         progress=1.0 if state == COMPLETED else progress.share,

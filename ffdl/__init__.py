@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .engines.archive import pack_code as pack
+    from .engines.catalogue import read_catalogue as read_catalogue
     from .engines.client import Client as Client
     from .workflows.job import TrainingJob as TrainingJob
 
-__all__ = ["Client", "TrainingJob", "learner", "pack"]
+__all__ = ["Client", "TrainingJob", "learner", "pack", "read_catalogue"]
 _WHERE = {
     "TrainingJob": ("ffdl.workflows.job", "TrainingJob"),
     "Client": ("ffdl.engines.client", "Client"),
     "pack": ("ffdl.engines.archive", "pack_code"),
+    "read_catalogue": ("ffdl.engines.catalogue", "read_catalogue"),
 }
 
 

@@ -1,48 +1,14 @@
-"""The frameworks a manifest may name: the image of each, the Python module a learner needs of it, how to get that.
-
-And the manifest's `framework`, which chooses one.
-"""
+"""The manifest's `framework`: one of the catalogue's or any image, and what runs for it."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+from .catalogue import CUSTOM, Choice, Entry, shipped
 from .errors import nearest, shown
 from .keys import CREDENTIAL, LINE, WRONG, Key, Part, PartOf, Value, Written, matching
+from .tags import IMAGE, REGISTRY, REPOSITORY, TAG, meant
 from .yaml_lines import Place, Report, Scalar, text
-
-CUSTOM = "custom"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """`repository` is FfDL's; `module` is imported by the training script; `install` is the command that brings it."""
-
-    repository: str
-    module: str | None
-    install: str
-
-
-CATALOGUE = {
-    "tensorflow": Entry("tensorflow/tensorflow", "tensorflow", "pip install tensorflow"),
-    "pytorch": Entry("pytorch/pytorch", "torch", "pip install torch"),
-    "caffe": Entry("bvlc/caffe", "caffe", "conda install -c conda-forge caffe"),
-    "caffe2": Entry("caffe2ai/caffe2", "caffe2", "pip install 'torch<2', which holds caffe2"),
-    "h2o3": Entry("opsh2oai/h2o3-ffdl", "h2o", "pip install h2o"),
-    "horovod": Entry("uber/horovod", "horovod", "pip install horovod"),
-    "pytorchmpi": Entry("tomcli/pytorch", "torch", "pip install torch"),
-    "numpy": Entry("ffdl-learner-numpy", "numpy", "pip install numpy"),
-    CUSTOM: Entry("", None, ""),
-}
-
-_TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
-_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
-TAG = re.compile(_TAG)
-REGISTRY = re.compile(rf"{_PART}(?::[0-9]{{1,5}})?")
-REPOSITORY = re.compile(rf"{_PART}(?:/{_PART}){{0,8}}")
-IMAGE = re.compile(rf"(?:{REGISTRY.pattern}/)?{REPOSITORY.pattern}(?::{_TAG})?(?:@sha256:[0-9a-f]{{64}})?")
 
 
 class _Script(str):
@@ -88,7 +54,8 @@ class Framework(Part):
         str,
         Key(
             LINE,
-            "One of " + ", ".join(f"`{name}`" for name in CATALOGUE) + "; with `image_location`, any image's name.",
+            "A framework of the catalogue, below, or of your site's (`ffdl frameworks` lists both); `custom`; with "
+            "`image_location`, any image's name.",
             missing="Framework name is not set; write name: numpy, or another framework",
         ),
     ]
@@ -113,6 +80,8 @@ class Framework(Part):
     """`command` is a literal block."""
     image_tag: Annotated[str | None, Key(_IMAGE_TAG, "Tag of the image, where it is not `version`.")] = None
     image_location: Annotated[ImageLocation | None, Key(PartOf(ImageLocation), "A registry of your own.")] = None
+    entry: Entry | None = None
+    """What the catalogue has of `name`."""
 
     @classmethod
     def values(cls, read: dict[str, Any]) -> dict[str, Any]:
@@ -124,12 +93,14 @@ class Framework(Part):
         if name is None or name.value is WRONG:
             return
         custom, own = name.value == CUSTOM, "image_location" in written
-        if name.value not in CATALOGUE and not (own and REPOSITORY.fullmatch(name.value)):
-            near = nearest(name.value, CATALOGUE)
+        catalogue = report.catalogue or shipped()
+        entry = catalogue.entries.get(name.value)
+        if not custom and entry is None and not (own and REPOSITORY.fullmatch(name.value)):
+            near = nearest(name.value, catalogue.names)
             fix = (
                 f"{near}, or custom with an image as version"
                 if near
-                else f"custom with an image as version (known: {', '.join(CATALOGUE)})"
+                else f"custom with an image as version (known: {', '.join(catalogue.names)})"
             )
             report.say(name.at, f"{path}.name is {shown(name.value)}, which is unknown; write {fix}")
         if version is not None and version.value is not WRONG:
@@ -143,17 +114,58 @@ class Framework(Part):
             report.say(
                 written["image_tag"].place, f"{path}.image_tag is not used with custom; write the tag in version"
             )
+        elif entry is not None and not own:
+            key = "image_tag" if "image_tag" in written else "version"
+            tag = written.get(key)
+            if tag is not None and tag.value is not WRONG and (choice := entry.choice(tag.value)).refused:
+                report.say(
+                    tag.at,
+                    f"{path}.{key} is {shown(tag.value)}, which is not run any more: {choice.because}; "
+                    f"write one that `ffdl frameworks {name.value}` lists",
+                )
 
 
 def image(framework: Framework) -> str:
     """The learner's image. With an `image_location` it is the one of the framework's name in that registry."""
-    tag = framework.image_tag or framework.version
-    known = CATALOGUE.get(framework.name)
     location = framework.image_location
-    if framework.name == CUSTOM:
-        name = framework.version
-    elif location is not None or known is None:
-        name = f"{framework.name}:{tag}"
-    else:
-        name = f"{known.repository}:{tag}"
+    if location is None and (choice := _choice(framework)) is not None:
+        return choice.image
+    tag = framework.image_tag or framework.version
+    name = framework.version if framework.name == CUSTOM else f"{framework.name}:{tag}"
     return f"{location.registry}/{location.namespace}/{name}" if location is not None else name
+
+
+def warning(framework: Framework, here: bool = False) -> str:
+    """What the user must know of the image, '' if nothing: that another one runs, or what the catalogue says of it.
+
+    `here`: there are no images, learners run in a Python of this machine.
+    """
+    entry, choice = framework.entry, _choice(framework)
+    if entry is None or choice is None:
+        return ""
+    name, version = framework.name, framework.version
+    if choice.because:
+        outdated = f"{name} {version} is outdated ({choice.because})"
+        if here:
+            return f"{outdated}; on this machine what runs is the {entry.module or name} of the learners' Python"
+        return f"{outdated}; {choice.image} runs instead, unless the manifest says image_tag: {version}"
+    return f"{name}: {entry.warning}" if entry.warning and not here else ""
+
+
+def note(framework: Framework) -> str:
+    """A word about a version that looks like a slip of the pen, else ''."""
+    entry, tag = framework.entry, framework.image_tag or framework.version
+    if entry is None or framework.image_location is not None or tag in (known := list(entry.known())):
+        return ""
+    near = meant(tag, known)
+    return f"the catalogue has no {framework.name} {tag}; did you mean {near}?" if near else ""
+
+
+def _choice(framework: Framework) -> Choice | None:
+    """What the catalogue runs for it: an `image_tag` is taken as it is. None where it has no say."""
+    entry = framework.entry
+    if entry is None or framework.image_location is not None:
+        return None
+    if framework.image_tag is not None:
+        return Choice(f"{entry.image}:{framework.image_tag}")
+    return entry.choice(framework.version)

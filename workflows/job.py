@@ -12,6 +12,7 @@ import yaml
 
 from ..learner import contract
 from . import frameworks
+from .catalogue import Catalogue, shipped
 from .errors import ManifestError, Problem
 from .manifest import DataStore, Manifest, load
 from .references import REFERENCE
@@ -35,7 +36,9 @@ class Machine:
 class TrainingJob:
     """A job as the compiler wants it. `spec` is what its steps read; sizes in bytes, times in seconds.
 
-    `credentials` and `secret_env` travel in Secrets only. `notes` are words for the user about values chosen for them.
+    `credentials` and `secret_env` travel in Secrets only. `notes` are words for the user about values chosen for them,
+    `warning` is one about the image, which the job's status shows for good. `needs` are the `module` of a framework of
+    the site's own, and how to `install` it.
     """
 
     spec: contract.JobSpec
@@ -57,6 +60,8 @@ class TrainingJob:
     tolerations: tuple[Mapping[str, Any], ...] = ()
     priority_class: str | None = None
     notes: tuple[str, ...] = ()
+    warning: str = ""
+    needs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_manifest(
@@ -67,19 +72,23 @@ class TrainingJob:
         machine: Machine | None = None,
         file: str = "manifest.yml",
         folder: str = "",
+        catalogue: Catalogue | None = None,
     ) -> TrainingJob:
         """Decides everything that `manifest` (read already, or its text) leaves open.
 
         `environ` gives the values of `${NAME}`; `machine` bounds the defaults of a job that will run on it alone; a
-        host path that is not absolute is one in `folder`. Raises ManifestError.
+        host path that is not absolute is one in `folder`. Frameworks of a text are those of `catalogue`, by default
+        ffdl's own. Raises ManifestError.
         """
         if not isinstance(manifest, Manifest):
-            manifest = load(manifest.encode() if isinstance(manifest, str) else manifest, file)
+            manifest = load(manifest.encode() if isinstance(manifest, str) else manifest, file, catalogue=catalogue)
         resolve = _Resolver(environ or {}, file)
         notes: list[str] = []
         cpus, memory, server_cpus, server_memory = _resources(manifest, machine, notes)
         if manifest.evaluation_metrics is not None and manifest.evaluation_metrics.type.startswith("tensorboard"):
             notes.append("metrics are not read from TensorBoard files in this version; what is in $LOG_DIR is stored")
+        if note := frameworks.note(manifest.framework):
+            notes.append(note)
         store = manifest.data_stores[0] if manifest.data_stores else None
         data, results = _stores(store)
         plain_env, secret_env = resolve.split(manifest.env)
@@ -136,6 +145,8 @@ class TrainingJob:
             tolerations=tuple(placement.tolerations),
             priority_class=placement.priority_class,
             notes=tuple(notes),
+            warning=frameworks.warning(manifest.framework, here=machine is not None),
+            needs=_needs(manifest),
         )
 
     @classmethod
@@ -144,11 +155,12 @@ class TrainingJob:
         *,
         environ: Mapping[str, str] | None = None,
         machine: Machine | None = None,
+        catalogue: Catalogue | None = None,
         **keys: Any,
     ) -> TrainingJob:
         """A job from the manifest's keys as arguments: `from_arguments(name=…, framework={…}, cpus=2)`. Same checks."""
         text = yaml.dump(keys, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-        return cls.from_manifest(text, environ=environ, machine=machine, file="arguments")
+        return cls.from_manifest(text, environ=environ, machine=machine, file="arguments", catalogue=catalogue)
 
     def task(self, code: bytes | None = None, name: str = "train", **arguments: Any) -> Any:
         """This job as a node of the Hera DAG or Steps that is being built; its output parameter `id` is the job's id.
@@ -172,7 +184,18 @@ class TrainingJob:
             "memory": spec.memory,
             "description": self.description,
             "gpu_type": self.gpu_type,
+            **({"warning": self.warning} if self.warning else {}),
+            **self.needs,
         }
+
+
+def _needs(manifest: Manifest) -> dict[str, str]:
+    """What ffdl's own catalogue does not say of the framework: `module`, `install`."""
+    name, entry = manifest.framework.name, manifest.framework.entry
+    own = shipped().entries.get(name)
+    if entry is None or entry.module is None or (own and (own.module, own.install) == (entry.module, entry.install)):
+        return {}
+    return {"module": entry.module, "install": entry.install}
 
 
 def _fixed_by_ffdl(manifest: Manifest) -> bool:

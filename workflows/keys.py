@@ -193,8 +193,10 @@ class Part(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
+    document: ClassVar[str] = "a manifest"
+    """What it is a part of."""
     title: ClassVar[str] = ""
-    """Where the part stands in a manifest."""
+    """Where the part stands there."""
     refused: ClassVar[dict[str, str]] = {}
     """Keys that are known and not taken: what is wrong; what to write."""
 
@@ -274,7 +276,8 @@ def _instead(word: str, part: type[Part]) -> str:
     names = [name for name, _, _ in part.declared()]
     if near := nearest(word, names):
         return f"write {near}"
-    homes = [other.title for other in Part.__subclasses__() if word in {name for name, _, _ in other.declared()}]
+    others = [other for other in Part.__subclasses__() if other.document == part.document]
+    homes = [other.title for other in others if word in {name for name, _, _ in other.declared()}]
     return f"move it: it belongs {homes[0]}" if homes else f"remove it (known: {', '.join(names)})"
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from . import quantities, yaml_lines
+from .catalogue import Catalogue, shipped
 from .data_stores import DATA_STORES, DataStore, TrainingData, TrainingResults
 from .errors import ManifestError, Problem, shown
 from .frameworks import Framework, ImageLocation
@@ -167,12 +168,15 @@ class Manifest(Part):
         return self.evaluation_metrics.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def load(text: bytes, file: str = "manifest.yml", overrides: Sequence[str] = ()) -> Manifest:
+def load(
+    text: bytes, file: str = "manifest.yml", overrides: Sequence[str] = (), catalogue: Catalogue | None = None
+) -> Manifest:
     """The manifest that `text` holds, with `overrides` ("framework.command=…") put into it; messages call it `file`.
 
-    Raises ManifestError with everything that is wrong.
+    Frameworks are those of `catalogue`, by default ffdl's own. Raises ManifestError with everything that is wrong.
     """
-    report = Report()
+    catalogue = catalogue or shipped()
+    report = Report(catalogue)
     root = yaml_lines.parse(text, file, report)
     if root is None or isinstance(root, Mapping):
         root = apply(root, overrides, report)
@@ -185,4 +189,5 @@ def load(text: bytes, file: str = "manifest.yml", overrides: Sequence[str] = ())
     manifest = Manifest.read(root, top, "", report)
     if len(report) or not isinstance(manifest, Manifest):
         raise ManifestError(report.problems())
-    return manifest
+    framework = manifest.framework.model_copy(update={"entry": catalogue.entries.get(manifest.framework.name)})
+    return manifest.model_copy(update={"framework": framework})

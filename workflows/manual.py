@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .frameworks import CATALOGUE, CUSTOM
+from .catalogue import CUSTOM, shipped
 from .keys import Key, Kind, ListOf, MapOf, Part, PartOf
 from .manifest import Manifest
 
@@ -102,9 +102,14 @@ def _default(part: type[Part], field: str, key: Key) -> str:
 
 def _frameworks() -> str:
     lines = ["## Frameworks", "", "| name | image | module | how to get it |", "|---|---|---|---|"]
-    for name, entry in CATALOGUE.items():
-        image = "`version` is the image" if name == CUSTOM else f"`{entry.repository}:VERSION`"
-        module = f"`{entry.module}`" if entry.module else ""
-        lines.append(f"| `{name}` | {image} | {module} | {entry.install and f'`{entry.install}`'} |")
-    lines += ["", "Where a learner runs without its image, on one machine, its module must be importable.", ""]
+    for name, entry in shipped().entries.items():
+        lines.append(f"| `{name}` | `{entry.image}:VERSION` | `{entry.module}` | `{entry.install}` |")
+    lines += [
+        f"| `{CUSTOM}` | `version` is the image | | |",
+        "",
+        "Where a learner runs without its image, on one machine, its module must be importable. `ffdl frameworks NAME`",
+        "lists versions, and what runs instead of those that are out of date. A site may change these and add its own:",
+        "[Frameworks](frameworks.md).",
+        "",
+    ]
     return "\n".join(lines)

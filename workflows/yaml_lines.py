@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import yaml
 
 from .errors import ManifestError, Problem, printable, shown
+
+if TYPE_CHECKING:
+    from .catalogue import Catalogue
 
 MOST_BYTES = 256 * 1024
 MOST_DEPTH = 32
@@ -50,9 +53,13 @@ class Place(NamedTuple):
 
 
 class Report:
-    """Collects what is wrong. Its length grows with each problem."""
+    """Collects what is wrong. Its length grows with each problem.
 
-    def __init__(self) -> None:
+    `catalogue` is what readers of a manifest must know besides the file: the frameworks that there are.
+    """
+
+    def __init__(self, catalogue: Catalogue | None = None) -> None:
+        self.catalogue = catalogue
         self._said: list[tuple[Place, str]] = []
 
     def __len__(self) -> int:
@@ -115,12 +122,12 @@ def text(node: Scalar) -> str:
     return node.text
 
 
-def parse(data: bytes, file: str, report: Report) -> Node | None:
-    """The one document of `data`, None if it is empty. Raises ManifestError."""
+def parse(data: bytes, file: str, report: Report, what: str = "a manifest") -> Node | None:
+    """The one document of `data`, which is `what`, None if it is empty. Raises ManifestError."""
 
-    text = decoded(data, file, report, MOST_BYTES, "a manifest")
+    text = decoded(data, file, report, MOST_BYTES, what)
     try:
-        return _Composer(text, file, report).document()
+        return _Composer(text, file, report, what).document()
     except yaml.MarkedYAMLError as error:
         line, message = explained(error, text)
         report.fail(Place(0, line, file), message)
@@ -161,9 +168,9 @@ def parse_scalar(text: str, place: Place) -> Scalar | None:
 class _Composer:
     """Builds nodes from YAML events. An alias is the node it names, counted again, so that no file grows by aliases."""
 
-    def __init__(self, text: str, file: str, report: Report) -> None:
+    def __init__(self, text: str, file: str, report: Report, what: str = "a manifest") -> None:
         self._events: Iterator[Any] = iter(yaml.parse(text, Loader=_LOADER))
-        self._file, self._report = file, report
+        self._file, self._report, self._what = file, report, what
         self._anchors: dict[str, tuple[Node, int] | None] = {}
         self._nodes = 0
 
@@ -172,7 +179,7 @@ class _Composer:
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
-                    self._report.fail(self._place(event), "a second document begins here; keep one job in a file")
+                    self._report.fail(self._place(event), "a second document begins here; keep one in a file")
                 root = self._node(next(self._events), 1)
         return None if isinstance(root, Scalar) and root.null else root
 
@@ -185,12 +192,12 @@ class _Composer:
             return self._alias(str(event.anchor), place)
         self._count(1, place)
         if depth > MOST_DEPTH:
-            self._report.fail(place, f"is nested more than {MOST_DEPTH} levels deep; a manifest needs six")
+            self._report.fail(place, f"is nested more than {MOST_DEPTH} levels deep; {self._what} needs six")
         if event.anchor:
             self._anchors[event.anchor] = None
         if event.tag not in (None, "!", *_TAGS):
             tag = shown(event.tag.replace("tag:yaml.org,2002:", "!!"))
-            self._report.say(place, f"has the tag {tag}, which a manifest does not use; remove it")
+            self._report.say(place, f"has the tag {tag}, which {self._what} does not use; remove it")
         node: Node
         if isinstance(event, yaml.ScalarEvent):
             node = Scalar(place, event.value, event.style or "", event.tag is not None)

@@ -36,25 +36,33 @@ def _of_training_job(workflow: Mapping[str, Any], machine: Capacity, python: str
 
 def _framework(workflow: Mapping[str, Any], python: str) -> Iterator[str]:
     """There are no images here: what a learner's image would bring, its Python must have."""
-    from ...workflows.frameworks import CATALOGUE
+    import subprocess
 
     summary = json.loads(workflow["metadata"]["annotations"][contract.ANNOTATION_SUMMARY])
-    known = CATALOGUE.get(summary.get("framework", ""))
-    if known is None or known.module is None:
+    module, install = _needs(summary)
+    if not module:
         return
-    import subprocess
 
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     try:
-        found = subprocess.run([python, "-c", look, known.module], capture_output=True).returncode == 0
+        found = subprocess.run([python, "-c", look, module], capture_output=True).returncode == 0
     except OSError as error:
         yield f"{python} can't be run: {error.strerror}; name a Python with --python"
         return
     if not found:
-        yield (
-            f"{python} has no {known.module}, which {summary['framework']} jobs import; get it there with "
-            f"`{known.install}`, or name a Python that has it with --python"
-        )
+        get = f"get it there with `{install}`, or " if install else ""
+        lack = f"{python} has no {module}, which {summary['framework']} jobs import"
+        yield f"{lack}; {get}name a Python that has it with --python"
+
+
+def _needs(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """The module that the job's framework is, '' for none, and how to get it. A site's own travel with the job."""
+    from ...workflows.catalogue import shipped
+
+    if "module" in summary:
+        return summary["module"], summary.get("install", "")
+    known = shipped().entries.get(summary.get("framework", ""))
+    return (known.module or "", known.install) if known is not None else ("", "")
 
 
 def _of_others(workflow: Mapping[str, Any], python: str) -> Iterator[str]:
