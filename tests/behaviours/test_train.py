@@ -51,6 +51,21 @@ def test_the_examples_of_learners_that_train_together(user: User, way: str) -> N
         assert len({each["accuracy"] for each in results}) == 1
 
 
+def test_a_version_that_is_out_of_date_runs_in_another_image_and_says_so(user: User) -> None:
+    """A site takes images away; jobs that name them go on, and nobody has to guess why they behave differently."""
+    (user.folder / "site.yml").write_text("numpy: {outdated: [{versions: [old], runs: latest, because: it is gone}]}")
+    user.env["FFDL_CATALOGUE"] = str(user.folder / "site.yml")
+    framework = {"name": "numpy", "version": "old", "command": "python -c 'import numpy; print(6 * 7)'"}
+    done = user.ffdl("train", str(user.job(framework=framework) / "manifest.yml"))
+    assert "Warning: numpy old is outdated (it is gone); " in done.stderr
+    (job,) = user.jobs
+    del user.env["FFDL_CATALOGUE"]
+    status = user.until_over(job)
+    assert (status.state, user.ffdl("logs", job).stdout) == ("COMPLETED", "42\n")
+    assert status.warning.startswith("numpy old is outdated (it is gone); ")
+    assert status.warning in user.ffdl("show", job).stdout
+
+
 def test_a_job_without_python(user: User) -> None:
     """Not every training script is Python: bash alone is first-class."""
     job = user.train(EXAMPLES / "bash", "--set", f"framework.version={user.image}")

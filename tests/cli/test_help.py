@@ -20,6 +20,7 @@ WANTED += [
     "doctor",
     "engine",
     "images",
+    "frameworks",
     "version",
     "completion",
 ]

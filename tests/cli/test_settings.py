@@ -46,7 +46,7 @@ def test_the_config_file_of_xdg_is_read(shell):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("engin: local\n", "unknown key 'engin'; it may say engine, namespace, context and kubeconfig"),
+        ("engin: local\n", "unknown key 'engin'; it may say engine, namespace, context, kubeconfig and catalogue"),
         ("engine: 3\n", "engine must be a word, not 3"),
         ("- engine\n", "must be keys and values"),
         ("engine: [\n", "not YAML"),

@@ -7,9 +7,10 @@ import textwrap
 
 import pytest
 
-from ffdl import Client, TrainingJob
+from ffdl import Client, TrainingJob, read_catalogue
 from ffdl.engines.base import EngineError, NoSuchJob
 from ffdl.engines.client import active_python, new_job_id
+from ffdl.workflows.errors import ManifestError
 
 PATIENCE = 240.0  # seconds
 
@@ -47,6 +48,24 @@ def test_a_job_is_submitted_waited_for_and_found_again(client, tmp_path):
     again.delete()
     with pytest.raises(NoSuchJob):
         client.job(job.id)
+
+
+def test_a_sites_frameworks_hold_for_programs_too(client, tmp_path, monkeypatch):
+    """A nightly program submits what people submit by hand."""
+    site, manifest = tmp_path / "site.yml", tmp_path / "manifest.yml"
+    site.write_text("plain: {image: team/plain, module: module_that_is_nowhere}")
+    manifest.write_text("name: m\ncpus: 1\nframework: {name: plain, version: 3, command: 'true'}\n")
+    with pytest.raises(ManifestError, match="'plain', which is unknown"):
+        client.train(manifest)
+    with pytest.raises(EngineError, match="has no module_that_is_nowhere, which plain jobs import; name a Python"):
+        Client(client.engine, catalogue=site).train(manifest)
+    monkeypatch.setenv("FFDL_CATALOGUE", str(site))
+    with pytest.raises(EngineError, match="has no module_that_is_nowhere"):
+        client.train(manifest)
+    with pytest.raises(ManifestError, match="'plain', which is unknown"):
+        TrainingJob.from_manifest(manifest.read_text())
+    job = TrainingJob.from_manifest(manifest.read_text(), catalogue=read_catalogue())
+    assert job.image == "team/plain:3"
 
 
 def test_waiting_has_a_limit_and_ends_at_a_halt(client):
