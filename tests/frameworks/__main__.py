@@ -2,7 +2,7 @@
 
 Installs each framework from the package index into an environment of its own (kept in ~/.cache/ffdl-frameworks; PyTorch
 is that of /usr/bin/python3, Debian's python3-torch), trains a model with two learners of it on the local engine, and
-prints a line for docs/frameworks.md. Exits with 1 where a job fails or its learners end with different models.
+prints a line for docs/together.md. Exits with 1 where a job fails or its learners end with different models.
 """
 
 from __future__ import annotations
