@@ -124,6 +124,6 @@ def test_the_names_are_there_and_loaded_when_used():
         from ffdl import Client
         assert "hera" not in sys.modules
         from ffdl import TrainingJob
-        assert dir(ffdl) == ["Client", "TrainingJob", "learner", "pack"]
+        assert dir(ffdl) == ["Client", "TrainingJob", "learner", "pack", "read_catalogue"]
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)

@@ -26,6 +26,7 @@ tensorflow:
   versions: [2.19.0, 1.5.0-py3]
   outdated:
     - {versions: [2.18.0], runs: 2.19.0, because: the mirror has it no longer}
+    - {versions: [1.7.0], runs: 2.19.0, because: our scripts were ported}
     - {versions: [1.15.5], because: it has known holes}
 lightning: {image: team/lightning, module: lightning, install: pip install lightning}
 bare: {image: team/bare}
@@ -158,6 +159,7 @@ def test_a_site_changes_and_adds_entries() -> None:
     moved = job("tensorflow", "2.18.0", site())
     assert moved.image == f"{mirror}:2.19.0"
     assert "outdated (the mirror has it no longer)" in moved.warning
+    assert "(our scripts were ported)" in job("tensorflow", "1.7.0", site()).warning, "the site's word goes first"
     own = job("tensorflow", "1.5.0-py3", site())
     assert (own.image, own.warning) == (f"{mirror}:1.5.0-py3", ""), "a version that the site lists runs as it is"
     new = job("lightning", "2.5", site())
