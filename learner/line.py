@@ -14,6 +14,7 @@ from .rendezvous import hang_up
 
 SEND_MOST = 1 << 20  # bytes given to the kernel at a time
 BLOCK_MOST = 1 << 20
+WAKE_AT = 1 << 17  # bytes that are worth it
 
 
 class Line:
@@ -29,6 +30,7 @@ class Line:
         self._into: Iterator[memoryview] = iter(())
         self._filling: Optional[memoryview] = None
         self._held = bytearray()
+        self._wake_at = 1
 
     @property
     def idle(self) -> bool:
@@ -104,6 +106,8 @@ class Line:
 
     def events(self) -> Optional[int]:
         """What is to be polled `connection` for before it is tried again; None: it is worth a try at once."""
+        if self._filling is not None:
+            self._wake_at = wake_at(self.connection, self._filling.nbytes, self._wake_at)
         return (0 if self.filled else select.POLLIN) | (0 if self.idle else select.POLLOUT)
 
     def close(self) -> None:
@@ -139,6 +143,17 @@ class Line:
 
     def _next_in(self) -> None:
         self._filling = next((view for view in self._into if view.nbytes), None)
+
+
+def wake_at(connection: socket.socket, wanted: int, before: int) -> int:
+    """Who waits for `connection` wakes when so many of the `wanted` bytes have come that it is worth it, or all.
+
+    `before` is what this has returned the last time, at first 1.
+    """
+    enough = min(wanted, WAKE_AT)
+    if enough != before:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, enough)
+    return enough
 
 
 def wait(lines: Iterable[Line], seconds: float, *others: socket.socket) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 
 from .collective import ALL_GATHER, BARRIER, BROADCAST, LOOK_EVERY, OPERATIONS, add, chunks, finish, head, said
 from .errors import Mismatch, PeerLost
+from .line import wake_at
 from .rendezvous import hang_up
 
 BLOCK = 1 << 18  # bytes received before they are added: they are still in the processor's cache then
@@ -33,6 +34,7 @@ class Ring:
         self._following, self._previous, self._look = following, previous, look
         self._number = 0
         self._block = np.empty(BLOCK, np.uint8)
+        self._wake_at = 1
         for connection in (following, previous):
             connection.setblocking(False)
 
@@ -111,11 +113,12 @@ class Ring:
                 if not view.nbytes:
                     view = next(views, None)
             if got < 0 and gone < 0:
-                self._wait(sink is not None, view is not None and may_send > 0)
+                self._wait(0 if sink is None else sink.wanted, view is not None and may_send > 0)
 
-    def _wait(self, reading: bool, writing: bool) -> None:
+    def _wait(self, wanted: int, writing: bool) -> None:
         poll = select.poll()
-        if reading:
+        if wanted:
+            self._wake_at = wake_at(self._previous, wanted, self._wake_at)
             poll.register(self._previous, select.POLLIN)
         if writing:
             poll.register(self._following, select.POLLOUT)
@@ -129,6 +132,11 @@ class _Into:
     def __init__(self, view: memoryview) -> None:
         self._view = view
         self.missing = view.nbytes
+
+    @property
+    def wanted(self) -> int:
+        """Bytes that something can be done with at once when they have come."""
+        return self.missing
 
     def receive(self, connection: socket.socket) -> int:
         """How many bytes are finished, by which others may be sent on; -1: nothing has come."""
@@ -161,6 +169,10 @@ class _Adding(_Into):
         size = part.dtype.itemsize
         self._block = block[: len(block) // size * size].view(part.dtype)
         self._at = self._filled = 0  # elements that are added; bytes in the block
+
+    @property
+    def wanted(self) -> int:
+        return min(self.missing, self._block.nbytes) - self._filled
 
     def receive(self, connection: socket.socket) -> int:
         part = self._part[self._at : self._at + len(self._block)]

@@ -51,6 +51,8 @@ class Updates:
             raise ValueError("these are no parameters")
         if sent_as.itemsize > kind.itemsize:
             raise ValueError(f"gradients for parameters of {kind} are to be {kind} or smaller, not {sent_as}")
+        if count * kind.itemsize > memory.limit():
+            raise MemoryError
         self.memory: Optional[int] = None  # that learners on this machine may see, if it is in use
         values = self._values(count, kind, common)
         try:
@@ -160,7 +162,7 @@ class Lockstep(Updates):
             return super()._values(count, kind, common)
         size = count * kind.itemsize
         try:
-            self.memory = memory.make(size)
+            self.memory = memory.make(size, used_whole=False)
             return memory.mapped(self.memory)[:size].view(kind)
         except OSError:
             self.close()
