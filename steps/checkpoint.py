@@ -34,6 +34,7 @@ SETTLE = 0.05  # seconds between a change of the Workflow and reading it: writer
 FINAL_SHIP = 60.0  # seconds that the end of a job waits for one try; the step store-results uploads everything anyway
 PHASE_REPORTED = 0.25  # seconds between two reports of different phases; within one it is REPORT_INTERVAL
 METRICS_SAID = 10.0  # seconds between two lines of metrics
+ALONE_LOOK = 1.0  # seconds between two looks whether there is a newer helper
 
 
 class Helper:
@@ -48,6 +49,7 @@ class Helper:
         self.coordinator = Coordinator(spec, job_id, token, self.epoch, self.journal.state, time.monotonic())
         self._helper_dir = contract.path(contract.HELPER_DIR)
         self._marker = os.path.join(self._helper_dir, contract.HALTED_FILE)
+        self._address_file = os.path.join(self._helper_dir, contract.ADDRESS_FILE)
         self._selector = selectors.DefaultSelector()
         self._channels: dict[int, Channel] = {}
         self._strangers: dict[int, float] = {}  # connection -> since when
@@ -55,7 +57,8 @@ class Helper:
         self._terminated = self._superseded = False
         self._reported = self._said = 0.0
         self._report: dict[str, Any] = {}
-        self._look_at = self._ship_at = 0.0
+        self._look_at = self._ship_at = self._alone_at = 0.0
+        self._address = b""
 
     def run(self) -> int:
         """Everything, to the exit code."""
@@ -102,13 +105,33 @@ class Helper:
         self._terminated = True
 
     def _write_address(self, address: dict[str, Any]) -> None:
-        target = os.path.join(self._helper_dir, contract.ADDRESS_FILE)
-        contract.atomic_write(target, json.dumps({**address, "epoch": self.epoch}).encode())
+        if not self._overtaken():
+            self._address = json.dumps({**address, "epoch": self.epoch}).encode()
+            contract.atomic_write(self._address_file, self._address)
+
+    def _keep_address(self) -> None:
+        """An older helper may have put its own in the place of this one's: a write that hung takes place one day."""
+        found = b""
+        with contextlib.suppress(FileNotFoundError), open(self._address_file, "rb") as stream:
+            found = stream.read()
+        if found != self._address and not self._overtaken():
+            contract.atomic_write(self._address_file, self._address)
+
+    def _overtaken(self) -> bool:
+        """There is a newer helper: nobody is to hear of this one any more."""
+        self._superseded = self._superseded or self.view.epoch() != self.epoch
+        return self._superseded
 
     def _turn(self, listener: socket.socket) -> None:
         now = time.monotonic()
         timeout = min(1.0, max(0.0, self._look_at - now)) if self._look_at else 1.0
-        for key, events in self._selector.select(timeout):
+        ready = self._selector.select(timeout)
+        if time.monotonic() - self._alone_at > ALONE_LOOK:  # before all else: this process may have been stopped
+            self._alone_at = time.monotonic()
+            if self._overtaken():
+                return
+            self._keep_address()
+        for key, events in ready:
             if key.data == "listener":
                 self._accept(listener)
             elif key.data == "watch":
@@ -231,11 +254,11 @@ class Helper:
             self._close(effect.conn, str(error))
 
     def _record(self, record: dict[str, Any]) -> None:
-        # what an older helper writes is read by no one: it must not tell anyone of it either
-        if self.view.epoch() != self.epoch:
-            self._superseded = True
-            return
-        self.journal.write(record)
+        # what an older helper writes is read by no one: it must not tell anyone of it either. One that has begun before
+        # the write is seen after it, one that begins later reads what was written.
+        if not self._overtaken():
+            self.journal.write(record)
+            self._overtaken()
 
     def _remove_marker(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -282,6 +305,8 @@ class Helper:
         """The learners are gone: ship, within a bound; last of all see whether the job was resumed meanwhile."""
         listener.close()
         shipped = self._ship_last(retry_seconds(contract.SHIP_WAIT_ON_HALT), again=True)
+        if self._overtaken():
+            return contract.EXIT_AGAIN
         what = "" if shipped else (self.shipper.failure or "shipping took too long")
         if what != self.journal.state.unshipped:
             record = {"kind": "unshipped", "what": what}

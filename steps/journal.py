@@ -66,8 +66,9 @@ class Journal:
 
     def __init__(self, folder: str, epoch: int) -> None:
         os.makedirs(folder, exist_ok=True)
-        self.state = read(folder)
         target = os.path.join(folder, f"epoch-{epoch}.jsonl")
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))  # an older helper that writes after this sees it
+        self.state = read(folder)
         first = json.dumps({"kind": "state", **asdict(self.state)}) + "\n"
         contract.atomic_write(target, first.encode())
         self._stream = open(target, "ab", buffering=0)  # noqa: SIM115 - held for the helper's life
