@@ -35,22 +35,6 @@ def test_digits_learn_to_97_percent(user: User) -> None:
     assert results["accuracy"] >= 0.97
 
 
-@pytest.mark.parametrize("way", ["peers.yml", "sync", "async", "easgd", "average"])
-def test_the_examples_of_learners_that_train_together(user: User, way: str) -> None:
-    """Real images, four learners: all of them end with a model that reads, and in lockstep it is one."""
-    digits, short = EXAMPLES / "digits", ("--set", "env.EPOCHS='8'")
-    if way == "peers.yml":
-        job = user.train(digits / way, *short)
-    else:
-        job = user.train(digits / "servers.yml", *short, "--set", f"distribution.mode={way}")
-    assert user.until_over(job, 280).state == "COMPLETED", user.story()
-    results = [json.loads(path.read_text()) for path in user.results(job).glob("results-*.json")]
-    assert len(results) == 4
-    assert min(each["accuracy"] for each in results) > 0.9
-    if way in ("peers.yml", "sync", "average"):
-        assert len({each["accuracy"] for each in results}) == 1
-
-
 def test_a_version_that_is_out_of_date_runs_in_another_image_and_says_so(user: User) -> None:
     """A site takes images away; jobs that name them go on, and nobody has to guess why they behave differently."""
     (user.folder / "site.yml").write_text("numpy: {outdated: [{versions: [old], runs: latest, because: it is gone}]}")
@@ -64,10 +48,3 @@ def test_a_version_that_is_out_of_date_runs_in_another_image_and_says_so(user: U
     assert (status.state, user.ffdl("logs", job).stdout) == ("COMPLETED", "42\n")
     assert status.warning.startswith("numpy old is outdated (it is gone); ")
     assert status.warning in user.ffdl("show", job).stdout
-
-
-def test_a_job_without_python(user: User) -> None:
-    """Not every training script is Python: bash alone is first-class."""
-    job = user.train(EXAMPLES / "bash", "--set", f"framework.version={user.image}")
-    assert user.until_over(job).state == "COMPLETED"
-    assert any(user.results(job).iterdir())

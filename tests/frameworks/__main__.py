@@ -24,6 +24,12 @@ DISTRIBUTION = {"jax": "jax", "tensorflow": "tensorflow-cpu", "pytorch": "torch"
 LIMIT = 300.0  # seconds
 
 
+def python_if_there(framework: str) -> str | None:
+    """The Python that has `framework`, where it was installed before."""
+    python = CACHE / PACKAGES[framework] / "bin" / "python"
+    return str(python) if python.exists() else None
+
+
 def python_with(framework: str) -> str:
     package = PACKAGES[framework]
     if not package:
