@@ -4,55 +4,38 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from tests.behaviours import worlds
 from tests.behaviours.conftest import Visit
 from tests.behaviours.user import GATED, User
+from tests.behaviours.worlds import generations
 
-TRAIN = Path(__file__).parent / "peers" / "train.py"
-PEERS = {"learners": 3, "cpus": 0.4, "distribution": {"kind": "peer"}}
+LEARNERS = 3
+PEERS = {"learners": LEARNERS, "cpus": 0.4, "distribution": {"kind": "peer"}}
 
 
 def peers(user: User, **env: str) -> Path:
-    folder = user.job(env=env, **PEERS)
-    shutil.copy(TRAIN, folder / "train.py")
-    return folder
+    return worlds.world(user, env=env, **PEERS)
 
 
 def models(user: User, job: str) -> list[bytes]:
-    return [(user.results(job) / f"model-{number}.npy").read_bytes() for number in (1, 2, 3)]
+    return worlds.models(user, job, LEARNERS)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(visit: Visit, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The model of a run that nobody disturbed: the same at every learner."""
+    """The model of a run that nobody disturbed: the same at every learner, and one that has learned."""
     with visit(tmp_path_factory.mktemp("peers")) as someone:
         job = someone.train(peers(someone, PAUSE="0"))
         assert someone.until_over(job).state == "COMPLETED", someone.story()
+        assert worlds.loss(someone, job) < 0.01
         first, *others = models(someone, job)
         assert others == [first, first]
         return first
-
-
-def generations(user: User, job: str) -> int:
-    said = user.ffdl("logs", job, "--learner", "1").stdout
-    return len([line for line in said.splitlines() if "begins at" in line])
-
-
-def test_they_learn_one_model(user: User, undisturbed: bytes, tmp_path: Path) -> None:
-    """Three learners with a third of every batch do what one with all of it would do, but for the noise of theirs."""
-    path = tmp_path / "model.npy"
-    path.write_bytes(undisturbed)
-    data = np.random.default_rng(0)
-    x = data.normal(size=(512, 64))
-    y = x @ data.normal(size=64)
-    model = np.load(path)
-    assert np.mean((x @ model - y) ** 2) < 0.2 * np.mean(y**2)
 
 
 @pytest.mark.parametrize("victim", ["learner", "agent", "supervisor", "helper"])

@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import yaml
 
+from tests.behaviours import worlds
 from tests.behaviours.conftest import Visit
 from tests.behaviours.user import GATED, User
+from tests.behaviours.worlds import generations, loss
 
-TRAIN = Path(__file__).parent / "servers" / "train.py"
-PEER = Path(__file__).parent / "peers" / "train.py"
 LEARNERS = 2
 
 
@@ -28,30 +25,11 @@ def served(
     user: User, mode: str = "sync", servers: int = 2, learners: int = LEARNERS, name: str = "job", **env: str
 ) -> Path:
     distribution = {"kind": "parameter-server", "servers": servers, "cpus": 0.2, "mode": mode}
-    folder = user.job(name, env=env, learners=learners, cpus=0.3, distribution=distribution)
-    shutil.copy(TRAIN, folder / "train.py")
-    return folder
+    return worlds.world(user, distribution, name, env=env, learners=learners, cpus=0.3)
 
 
 def models(user: User, job: str, learners: int = LEARNERS) -> list[bytes]:
-    return [(user.results(job) / f"model-{number + 1}.npy").read_bytes() for number in range(learners)]
-
-
-def loss(user: User, job: str, learner: int = 1) -> float:
-    """Of the model, relative to knowing nothing."""
-    data = np.random.default_rng(0)
-    x = data.normal(size=(512, 64))
-    y = x @ data.normal(size=64)
-    model = np.load(user.results(job) / f"model-{learner}.npy")
-    return float(np.mean((x @ model - y) ** 2) / np.mean(y**2))
-
-
-def said_by_learner(user: User, job: str, number: int = 1) -> list[str]:
-    return user.ffdl("logs", job, "--learner", str(number)).stdout.splitlines()
-
-
-def generations(user: User, job: str, learner: int = 1) -> int:
-    return len([line for line in said_by_learner(user, job, learner) if "begins at" in line])
+    return worlds.models(user, job, learners)
 
 
 @pytest.fixture(scope="module")
@@ -174,13 +152,9 @@ def test_a_halt_in_the_moment_of_the_end(user: User, dice: random.Random, kind: 
     moments = [dice.uniform(0.0, 1.0) for _ in range(races)]
 
     def race(number: int) -> str:
-        folder = served(user, name=f"{kind}-{number}", servers=1, STEPS="20", PAUSE="0.05")
-        if kind == "peer":
-            text = (folder / "manifest.yml").read_text()
-            manifest = yaml.safe_load(text) | {"distribution": {"kind": "peer"}}
-            (folder / "manifest.yml").write_text(yaml.safe_dump(manifest))
-            shutil.copy(PEER, folder / "train.py")
-        job = user.train(folder)
+        distribution = {"kind": kind} | ({"servers": 1, "cpus": 0.2} if kind == "parameter-server" else {})
+        env = {"STEPS": "20", "PAUSE": "0.05"}
+        job = user.train(worlds.world(user, distribution, f"race-{number}", env=env, learners=LEARNERS, cpus=0.3))
         user.until_step(job, 12)
         time.sleep(moments[number])  # the moment of the race is left to chance
         user.ffdl("halt", job, code=None)

@@ -16,6 +16,7 @@ from ffdl.learner.rendezvous import Place
 from tests.learner.conftest import WAIT, AgentEnd, Start
 
 SERVING = "from ffdl.learner import serving; serving.run(serving.Server().serve)"
+PLAIN = SGD(1.0)
 
 
 class Job:
@@ -46,7 +47,7 @@ class Job:
     def place(self, rank: int) -> Place:
         return Place(rank, 3, self.key)
 
-    def learner(self, rank: int, parameters: Any, optimizer: Optimizer = SGD(1.0), **options: Any) -> ParameterServer:  # noqa: B008 (it is frozen)
+    def learner(self, rank: int, parameters: Any, optimizer: Optimizer = PLAIN, **options: Any) -> ParameterServer:
         options.setdefault("look", self._look)
         learner = ParameterServer(self.place(rank), self.addresses, parameters, optimizer, self.mode, **options)
         self.learners.append(learner)

@@ -17,14 +17,14 @@ import pytest
 from ffdl.learner import contract
 from tests.steps.pods import JOB_ID, TRAIN, WAIT, Job, expected_sum, until
 
-PEERS = Path(__file__).parents[1] / "behaviours" / "peers" / "train.py"  # shuffling, momentum, random numbers
+TOGETHER = Path(__file__).parents[1] / "behaviours" / "world" / "train.py"  # shuffling, momentum, random numbers
 LEARNERS, STEPS = 3, 120
 LOOP = "while ! [ -e ../go ]; do sleep 0.05; done"
 
 
 def train_together(job: Job, **env: str) -> None:
     """Starts the learners. Their processes' ids are in /job/pid-N."""
-    shutil.copy(PEERS, job.shared / "job/model-code/train.py")
+    shutil.copy(TOGETHER, job.shared / "job/model-code/train.py")
     command = f'echo $$ > "../pid-$LEARNER_ID"; exec {sys.executable} train.py'
     env |= {"STEPS": str(STEPS), "OPENBLAS_NUM_THREADS": "1"}
     job.configure(

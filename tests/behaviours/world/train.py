@@ -1,4 +1,7 @@
-"""The small job's likeness for learners that train by way of parameter servers, in any of the modes."""
+"""The small job's likeness for learners that train together, as peers or with parameter servers in any of their modes.
+
+Each has its share of every batch, and noise of its own in its gradients.
+"""
 
 import os
 import time
@@ -12,7 +15,9 @@ STEPS = int(os.environ.get("STEPS", "120"))
 PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a step waits
 GATED = "GATED" in os.environ  # the last step waits for a gate to be opened: until then the job is at work
 GATE = os.path.join(os.environ["JOB_STATE_DIR"], "gate")
+FAILS_AT = int(os.environ.get("FAILS_AT", "0"))  # the step at which learner 2 exits with code 3
 ROWS, COLUMNS, BATCH = 512, 64, 64
+RATE, MOMENTUM = 0.01, 0.9
 
 data = np.random.default_rng(0)
 x = data.normal(size=(ROWS, COLUMNS))
@@ -24,16 +29,17 @@ def train(job: learner.Session) -> np.ndarray:
     print("generation", job.generation, "begins at", state["step"] if state else 0, flush=True)
     if state is None:
         rng = np.random.default_rng([1, job.rank])
-        state = {"step": 0, "w": np.zeros(COLUMNS), "rng": rng.bit_generator.state, "own": None}
-        state["order"] = np.random.default_rng(2).permutation(ROWS)
+        state = {"step": 0, "w": np.zeros(COLUMNS), "velocity": np.zeros(COLUMNS), "rng": rng.bit_generator.state}
+        state |= {"order": np.random.default_rng(2).permutation(ROWS), "own": None}
     rng = np.random.default_rng()
     rng.bit_generator.state = state["rng"]
-    w = state["w"]
-    server = job.parameter_server(w, SGD(0.01, momentum=0.9), every=3, state=state["own"])
+    w, velocity, server = state["w"], state["velocity"], None
+    if job.world.servers:
+        server = job.parameter_server(w, SGD(RATE, MOMENTUM), every=3, state=state["own"])
     for step in range(state["step"], STEPS):
         while GATED and step == STEPS - 1:
             opened = np.array([os.path.exists(GATE)], np.int32)
-            if server.mode in ("sync", "average"):
+            if server is None or server.mode in ("sync", "average"):
                 job.overlay().all_reduce(opened, "max")
             if opened[0]:
                 break
@@ -46,11 +52,20 @@ def train(job: learner.Session) -> np.ndarray:
         for _ in range(20):  # real work, so that a step takes a while
             np.linalg.svd(x[rows])
         error = x[rows] @ w - y[rows]
-        server.step(x[rows].T @ error / len(rows) + 0.01 * rng.normal(size=COLUMNS))
+        gradient = x[rows].T @ error / len(rows) + 0.01 * rng.normal(size=COLUMNS)
+        if server is not None:
+            server.step(gradient)
+            state["own"] = server.state()
+        else:
+            job.overlay().all_reduce(gradient, "mean")
+            velocity *= MOMENTUM
+            velocity += gradient
+            w -= RATE * velocity
         state["rng"] = rng.bit_generator.state
-        state["own"] = server.state()
         state["step"] = step + 1
         time.sleep(PAUSE)
+        if step + 1 == FAILS_AT and job.rank == 1:
+            raise SystemExit(3)
         job.step(step + 1, of=STEPS, state=state, loss=float(np.mean(error**2)))
     return w
 
