@@ -20,6 +20,7 @@ from ..nodes import is_training_job
 from .state import Home, Job, locked, read_json, write_json
 
 MACHINE_ENV = "FFDL_MACHINE"  # "cpus=4,memory=8GiB,gpus=2": what jobs may use of this machine; default all of it
+LOCK = "leases.lock"  # not among the leases: those that wait for one look at what changes there
 RIDES_ALONG = 0.1  # a pod that asks for less of a CPU than this, and no GPU, costs nothing: our own steps
 SUBNETS = range(1, 4096)  # 127.0.0.0/8 in pieces of 4096 addresses
 _BYTES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -164,7 +165,7 @@ def _size(amount: int) -> str:
 def acquire(home: Home, job: Job, wanted: Demand, capacity: Capacity) -> Lease | str:
     """A lease for all of `wanted`, or in one line why not yet: the job then stands in line until it has one."""
     folder = home.path / "leases"
-    with locked(folder / "lock"):
+    with locked(home.path / LOCK):
         mine = folder / f"{job.id}.json"
         if (held := _read(mine)) is not None:
             return held
@@ -188,7 +189,7 @@ def acquire_for_pod(home: Home, job: Job, pod: str, wanted: Demand, capacity: Ca
     """The GPUs for one pod of a job that has a lease, which grows by what is `wanted`; or in one line why not yet: the
     job then stands in line."""
     folder = home.path / "leases"
-    with locked(folder / "lock"):
+    with locked(home.path / LOCK):
         mine = folder / f"{job.id}.json"
         lease = _read(mine) or Lease(0.0, 0)
         if pod in lease.pods:
@@ -205,7 +206,7 @@ def acquire_for_pod(home: Home, job: Job, pod: str, wanted: Demand, capacity: Ca
 def release_pods(home: Home, job: Job, keep: Callable[[str], bool]) -> None:
     """Gives back what pods of the job hold, but for those to keep."""
     folder = home.path / "leases"
-    with locked(folder / "lock"):
+    with locked(home.path / LOCK):
         mine = folder / f"{job.id}.json"
         lease = _read(mine)
         if lease is None or all(map(keep, lease.pods)):
@@ -239,7 +240,9 @@ def _must_wait(home: Home, job: Job, wanted: Demand, free: Capacity) -> str:
     lack = _lack(wanted, free)
     if not lack and not ahead:
         return ""
-    write_json(folder / f"{job.id}.waits", asdict(wanted))
+    line = folder / f"{job.id}.waits"
+    if not line.exists():  # each change in this folder wakes all that stand in line
+        write_json(line, asdict(wanted))
     if not lack:
         return f"{ahead} job{'s' if ahead > 1 else ''} ahead in line"
     return lack + (f"; {ahead} ahead in line" if ahead else "")
@@ -304,6 +307,6 @@ def held(home: Home, job: Job) -> Lease | None:
 def release(home: Home, job: Job) -> None:
     """Gives back what the job holds and takes it out of the line. Does nothing if it has neither."""
     folder = home.path / "leases"
-    with locked(folder / "lock"):
+    with locked(home.path / LOCK):
         for entry in folder.glob(f"{job.id}.*"):  # also what a runner that was killed was writing
             entry.unlink(missing_ok=True)

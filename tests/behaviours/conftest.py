@@ -35,12 +35,14 @@ def visit(request: pytest.FixtureRequest) -> Visit:
     @contextlib.contextmanager
     def comes(folder: Path) -> Iterator[User]:
         someone = make(folder)
-        yield someone
-        someone.env.pop("FFDL_RETRY_SECONDS", None)
-        for job in someone.engine.ids():
-            someone.ffdl("delete", job, "-y")
-        someone.wait_for(lambda: not someone.running(), f"the end of {someone.running()}")
-        assert someone.leftovers() == []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("FFDL_MACHINE", "")  # a user of this machine sets it
+            yield someone
+            someone.env.pop("FFDL_RETRY_SECONDS", None)
+            for job in someone.engine.ids():
+                someone.ffdl("delete", job, "-y")
+            someone.wait_for(lambda: not someone.running(), f"the end of {someone.running()}")
+            assert someone.leftovers() == []
 
     return comes
 

@@ -38,6 +38,7 @@ class LocalUser(User):
 
     @property
     def engine(self) -> LocalEngine:
+        os.environ["FFDL_MACHINE"] = self.env["FFDL_MACHINE"]  # who looks at a job may start its runner, too
         return LocalEngine(self.home)
 
     def results(self, job: str) -> Path:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 from tests.behaviours.local_user import LocalUser
 from tests.behaviours.user import GATED
 
@@ -24,6 +27,32 @@ def test_what_does_not_fit_waits_in_line_and_says_why(user: LocalUser) -> None:
     gate.touch()
     assert user.until_over(first).state == "COMPLETED"
     assert user.until_over(second).state == "COMPLETED"
+
+
+def test_waiting_in_line_costs_nothing(user: LocalUser) -> None:
+    """What a job that waits writes down must not wake those that wait, itself among them."""
+    user.env["FFDL_MACHINE"] = "cpus=1,memory=8GiB"
+    running = user.train(user.command(WAIT, "running", cpus=1, env={"GATE": str(user.folder / "gate")}))
+    user.until(running, lambda s: s.state == "PROCESSING")
+    queued = [user.train(user.command("true", name, cpus=1)) for name in ("second", "third")]
+    for job in queued:
+        user.until(job, lambda s: s.state == "QUEUED")
+    runners = [
+        pid for pid, said in user.processes().items() if "ffdl-runner" in said and said.strip().endswith(tuple(queued))
+    ]
+    assert len(runners) == 2
+
+    def woken() -> list[str]:
+        lines = [line for pid in runners for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+        return [line for line in lines if line.startswith("voluntary_ctxt_switches")]
+
+    def at_rest() -> bool:
+        before = woken()
+        time.sleep(0.5)
+        return woken() == before
+
+    user.wait_for(at_rest, "a runner that sleeps for half a second")
+    (user.folder / "gate").touch()
 
 
 def test_nobody_overtakes_in_the_line(user: LocalUser) -> None:
