@@ -193,18 +193,23 @@ def server_call(rank: int, size: int, length: int, repeats: int, addresses: Any,
         parameters, gradient = np.zeros(length, np.float32), np.ones(length, np.float32)
         server = ParameterServer(Place(rank, 1, b"k"), addresses[size:], parameters, SGD(1e-3))
         return lambda: server.step(gradient)
+    begun = time.process_time()
+    serve(rank - size, size, "sync", listener)
+    print(json.dumps({"seconds": 0.0, "cpu": (time.process_time() - begun) / (repeats + WARM_UP)}))
+    raise SystemExit
+
+
+def serve(number: int, learners: int, mode: str, listener: socket.socket) -> None:
+    """A parameter server, until this process's standard input ends."""
     from ffdl.learner.serving import Server
     from ffdl.learner.world import World
 
     class Alone:
-        """A job that has nothing to say until its standard input ends."""
+        """A job that has nothing to say."""
 
         generation, halting = 1, False
-
-        def __init__(self, rank: int) -> None:
-            self.rank = rank
-
-        world = World(1, 0, size, b"k", mode="sync")
+        rank = number
+        world = World(1, 0, learners, b"k", mode=mode)
 
         def restore(self) -> None:
             return None
@@ -216,11 +221,8 @@ def server_call(rank: int, size: int, length: int, repeats: int, addresses: Any,
             if select.select([sys.stdin], [], [], 0)[0]:
                 raise EOFError
 
-    begun = time.process_time()
     with contextlib.suppress(EOFError):
-        Server().serve(Alone(rank - size))  # type: ignore[arg-type]
-    print(json.dumps({"seconds": 0.0, "cpu": (time.process_time() - begun) / (repeats + WARM_UP)}))
-    raise SystemExit
+        Server().serve(Alone())  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
