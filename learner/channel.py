@@ -26,13 +26,18 @@ ADDRESS_LIMIT = 107  # bytes of a Unix socket's path
 Record = Tuple[int, float, Dict[str, Any]]  # step, unix seconds, metrics
 
 
+class RefusedError(Exception):
+    """The agent does not take part in such a session."""
+
+
 class Channel:
     """`world` is what the agent said last about this learner's place; `halt` is true once it asked for a halt."""
 
     def __init__(self, address: str, follows: bool = False, patience: float = PATIENCE) -> None:
         """Joins; `follows`: it will go on in another world. Raises OSError where no agent answers within `patience`
-        seconds."""
+        seconds, RefusedError."""
         self.world: Dict[str, Any] = {}
+        self.refusal = ""  # why it is none of this job's sessions
         self.halt = False
         self.broken = False  # the world is over, and the next has not been announced
         self.ended = False  # the job's end is decided, without us
@@ -49,6 +54,9 @@ class Channel:
         more = {"follows": True} if follows else {}
         self.tell({"type": contract.HELLO, "pid": os.getpid(), "version": VERSION, **more})
         while not self.world:
+            if self.refusal:
+                self._hang_up()
+                raise RefusedError(self.refusal)
             if self._socket is None:
                 raise ConnectionError("it closed the connection")
             if not _ready(self._socket, select.POLLIN, deadline - time.monotonic()):
@@ -177,6 +185,8 @@ class Channel:
             self.world, self.broken = message, False
         elif kind == contract.BREAK:
             self.broken = True
+        elif kind == contract.REFUSED:
+            self.refusal = str(message.get("reason"))
         elif kind == contract.END:
             self.ended = True
 

@@ -7,9 +7,10 @@ from typing import List
 
 import numpy as np
 
+from .contract import LOOK_EVERY as LOOK_EVERY
+
 OPERATIONS = ("sum", "mean", "max")
 ALL_GATHER, BARRIER, BROADCAST = range(3, 6)  # after the all-reduces of OPERATIONS; a broadcast of rank r is + r
-LOOK_EVERY = 0.5  # seconds between two looks whether to go on waiting
 _HEAD = struct.Struct("=QIIQ")  # its number, kind, type of elements, bytes
 
 

@@ -93,6 +93,8 @@ THREAD_ENVS = (
 # --- who is in a job --------------------------------------------------------------------------------------------------
 LEARNER, PARAMETER_SERVER = "learner", "parameter-server"  # roles, and the names of their templates
 MEMBERS = (PARAMETER_SERVER, LEARNER)
+PEER, MPI = "peer", "mpi"  # kinds of `distribution`, beside PARAMETER_SERVER and "none"
+PER_GPU = "per-gpu"  # one of `processes`; the other is "one"
 MODES = ("sync", "async", "easgd", "average")  # of parameter servers
 LOCKSTEP = ("sync", "average")  # modes of parameter servers in which no learner goes on before all have sent theirs
 
@@ -117,6 +119,7 @@ HELPER_WAIT_FIRST, HELPER_WAIT_MOST = 15.0, 600.0
 SHIP_WAIT_ON_HALT = 60.0
 REPORT_INTERVAL = 2.0
 KILL_GRACE = 30.0  # beyond halt_grace, for the pod
+LOOK_EVERY = 0.5  # between two looks of learners that wait for each other whether to go on waiting
 
 # --- messages: JSON objects, one a line -------------------------------------------------------------------------------
 MAX_FRAME = 1 << 16
@@ -125,7 +128,7 @@ BREAK, RESTARTED = "break", "restarted"  # a world is over; a learner's command 
 HEARTBEAT, CHECKPOINTED, DONE, RELEASED = "heartbeat", "checkpointed", "done", "released"
 FAILED, VERDICT, HALT, COMPLETE, END = "failed", "verdict", "halt", "complete", "end"
 STEP, HELLO, HALTED = "step", "hello", "halted"  # between learner library and agent
-LISTENER, RESTORED = "listener", "restored"
+LISTENER, RESTORED, PLACE = "listener", "restored", "place"
 
 # --- the local engine's control folder (mounted at CONTROL_DIR into pods that hold the cluster token) -----------------
 CONTROL_WORKFLOW = "workflow.json"  # apiVersion, kind, metadata, spec; replaced atomically, under the job's lock
@@ -170,7 +173,8 @@ class JobSpec:
     memory: int
     results: Optional[Store]  # None: no results are kept
     data: Optional[Store] = None
-    distribution: str = "none"  # none, peer, parameter-server
+    distribution: str = "none"  # none, peer, parameter-server, mpi
+    processes: str = ""  # of the command in each learner: one, per-gpu; "": as the command itself starts them
     servers: int = 0  # parameter servers
     mode: str = ""  # of these: sync, async, easgd, average
     completion: str = "all"  # all, first, master
@@ -203,7 +207,17 @@ class JobSpec:
     @property
     def lockstep(self) -> bool:
         """No learner can go on without all others."""
-        return self.distribution == "peer" or self.mode in LOCKSTEP
+        return self.distribution in (PEER, MPI) or self.mode in LOCKSTEP
+
+    @property
+    def slots(self) -> int:
+        """Processes that a learner has room for, one for each of its GPUs."""
+        return 1 if self.processes == "one" else max(1, int(self.gpus))
+
+    @property
+    def started(self) -> int:
+        """Processes of the command that its agent starts."""
+        return self.slots if self.processes == PER_GPU and self.distribution != MPI else 1
 
     # FfDL's paths (CONTRACT: 4.1), as a learner sees them
     def data_dir(self) -> str:

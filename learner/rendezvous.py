@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Collection, Dict, Generator, Optional, Sequence, Tuple, Union
 
-from .collective import LOOK_EVERY
+from .contract import LOOK_EVERY
 from .errors import PeerLost
 
 _ABOUT = struct.Struct("!QII16s")

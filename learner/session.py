@@ -262,10 +262,12 @@ class Session:
         address = os.environ.get(contract.AGENT_SOCKET_ENV)
         if not address:
             return BY_HAND
-        from .channel import Channel
+        from .channel import Channel, RefusedError
 
         try:
             self._channel = Channel(address, self._follows)
+        except RefusedError as error:
+            raise SystemExit(f"ffdl: {error}") from None
         except OSError as error:
             # Nothing is trained yet, and without the agent's word a state could be saved in the wrong place.
             _say(f"no agent at {address} ({error}); asking for another attempt")

@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import selectors
-import shlex
 import signal
 import socket
 import sys
@@ -23,7 +22,7 @@ from typing import Any
 
 from ..learner import contract
 from ..learner.checkpoint import committed
-from . import exits
+from . import exits, mpi
 from .channel import Message
 from .command import Command
 from .environment import Place, given, learner_environment
@@ -32,8 +31,9 @@ from .link import Link, address_file, helper_wait
 from .metrics import Extractor
 from .oom import MemoryCgroup
 from .output import Output
+from .program import no_worlds, program
 from .safe_files import make_readable, walk
-from .script import Script
+from .script import Heard, Script
 
 HALTED_PAUSE = 2.0  # seconds a script that has halted gets to end by itself
 LEAVE_GRACE = 30.0  # seconds a command gets when the job has ended without it
@@ -41,7 +41,6 @@ ANSWER_WITHIN = 15.0  # seconds a halting agent waits to hear what its outcome i
 READABLE_EVERY = 15.0  # seconds between two looks at the modes of what the command has written
 STILL_MOST = 30.0  # seconds that a command may be stopped while other learners wait for it
 STILL_LOOK = 2.0
-SERVER = f"exec {shlex.quote(sys.executable)} -m ffdl.learner.serving"  # the command of a parameter server
 LONG_RUN = 60.0  # seconds: a command that lived that long was not killed within moments of its start
 
 
@@ -73,6 +72,7 @@ class Agent:
             "port": self._port,
         }
         self._together = spec.distribution != "none"
+        self._serves = spec.distribution == contract.MPI and index > 0  # what another learner's command starts here
         self._door: socket.socket | None = None
         if self._together:
             self._door = _listener(str(join["address"]))
@@ -103,9 +103,8 @@ class Agent:
         self._terminated = self._said_shell = False
         own = os.path.join(contract.path(contract.LOG_DIR), self._name)
         self._output = Output(own, job_id, self._name, _extractor(spec))
-        self._script = Script(
-            self._run_dir, self._selector, self._output, self._place, self._committed, self._restored, self._door
-        )
+        heard = Heard(self._place, self._whole_place, self._committed, self._restored)
+        self._script = Script(self._run_dir, self._selector, self._output, heard, self._door, no_worlds(spec))
         newest = committed(self._checkpoint_dir()) if self._together else []
         self._checkpoint = newest[0].step if newest else -1
 
@@ -162,7 +161,8 @@ class Agent:
         said = {"step": self._output.step, "of": self._script.of, "metrics": self._output.numbers}
         if self._together:
             said |= {"generation": 0 if self._broken else self._generation, "checkpoint": self._checkpoint}
-        return {"running": self._command is not None, **said}
+        finished = self._pending is not None and self._pending[0]["type"] == contract.DONE
+        return {"running": self._command is not None, "finished": finished, **said}
 
     def _timeout(self) -> float:
         if not self._link.joined and self._command is None:
@@ -298,7 +298,7 @@ class Agent:
         self._generation = int(self._world.get("generation", 0))
         meeting = [(str(host), int(port)) for host, port in self._world.get("meeting") or ()]
         library = copy_library(self._run_dir)
-        place = Place(self.index, rank, size, *self._master(), self._script.path, library, meeting)
+        place = Place(self.index, rank, size, *self._master(), self._script.path, library, meeting, self._mpi())
         environment = learner_environment(self.spec, self.job_id, place, given(), self._secret)
         if python := os.environ.get(contract.PYTHON_ENV):
             environment["PATH"] = chosen_python(self._run_dir, python, environment.get("PATH", ""))
@@ -309,7 +309,18 @@ class Agent:
             pass
         self._kills, self._files = self._memory.kills(), self._fingerprint()
         self._script.begin()
-        return Command(self.spec.command, environment, environment["MODEL_DIR"], self._run_dir, self._output.write)
+        text = program(self.spec, self.role, self.index, contract.path(contract.AGENT_PYTHON))
+        return Command(text, environment, environment["MODEL_DIR"], self._run_dir, self._output.write)
+
+    def _mpi(self) -> dict[str, str]:
+        """What MPI's launchers are told, once it lies there. Raises OSError."""
+        if self.spec.distribution != contract.MPI:
+            return {}
+        folder = os.path.join(self._run_dir, contract.MPI)
+        names = mpi.host_names(self.job_id, self.spec.learners)
+        mpi.write(folder, names, self.spec.slots, contract.path(contract.AGENT_PYTHON))
+        address = os.environ.get(contract.POD_IP_ENV, "")
+        return mpi.environment(folder, self.spec.slots, mpi.interface_with(address))
 
     def _master(self) -> tuple[str, int]:
         """Where the first learner is: its name if that resolves, else the address it joined with."""
@@ -340,6 +351,7 @@ class Agent:
         if deadline is None:
             self._keep_readable(now)
             self._keep_moving(command, now)
+            self._keep_serving(command)
             return
         if now >= deadline:
             self._signalled = True
@@ -376,6 +388,11 @@ class Agent:
             self._output.say(f"the command was stopped {STILL_MOST:.0f} s ago, and the other learners wait for it")
             command.signal(signal.SIGKILL)
 
+    def _keep_serving(self, command: Command) -> None:
+        """Where another learner's command runs here too, its end there does not tell that memory ran out here."""
+        if self._serves and self._memory.kills() > self._kills:
+            command.signal(signal.SIGKILL)
+
     def _follow_nothing(self, now: float) -> None:
         if self._leaving is not None:
             self._exit = self._leaving[0]
@@ -400,7 +417,7 @@ class Agent:
         self._make_readable()
         if self._leaving is not None:
             return
-        if self._renewing is not None and self._halting is None:
+        if self._renewing is not None and self._halting is None and not (self._serves and out_of_memory):
             self._renewing, self._signalled = None, False
             self._start(now)
             return
@@ -456,14 +473,20 @@ class Agent:
 
     # --- what the script is told ----------------------------------------------------------------------------------
 
-    def _place(self) -> Message:
-        """What a session is told. Without a `distribution` each learner is a world of its own."""
+    def _whole_place(self) -> Message:
+        """The world as it is."""
         assert self._world is not None
-        own = {name: self._world.get(name) for name in ("rank", "size", "addresses", "servers", "mode", "key", "step")}
+        names = ("generation", "rank", "size", "addresses", "servers", "mode", "key", "step")
+        return {"type": contract.WORLD, **{name: self._world.get(name) for name in names}}
+
+    def _place(self) -> Message:
+        """What a session is told. Each learner is a world of its own, unless the library brings them together."""
+        assert self._world is not None
+        alone = not self._together or no_worlds(self.spec)
         return {
+            **({"rank": 0, "size": 1} if alone else self._whole_place()),
             "type": contract.WORLD,
             "generation": self._world.get("generation", 0),
-            **(own if self._together else {"rank": 0, "size": 1}),
             "checkpoint_dir": self._checkpoint_dir(),
             "interval": self.spec.checkpoint_interval,
             "steps": self.spec.checkpoint_steps,
@@ -539,7 +562,7 @@ def main() -> int:
         index, attempt = int(os.environ[contract.INDEX_ENV]), int(os.environ.get(contract.ATTEMPT_ENV) or 0)
         role = os.environ.get(contract.ROLE_ENV) or contract.LEARNER
         if role == contract.PARAMETER_SERVER:
-            spec, secret = replace(spec, command=SERVER, env={}, metrics={}, gpus=0.0), {}
+            spec, secret = replace(spec, env={}, metrics={}, gpus=0.0), {}
         agent = Agent(spec, os.environ[contract.JOB_ID_ENV], index, attempt, token, secret, role)
     except (OSError, ValueError, KeyError) as error:
         print(f"ffdl: the learner can't start: {error}", file=sys.stderr)

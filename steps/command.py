@@ -11,6 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 
+from .family import children, descendants, processes
+
 _ARGUMENT_MOST = 120_000  # bytes; the kernel takes 128 KiB for one argument
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _READ_AT_ONCE = 1 << 16
@@ -65,7 +67,8 @@ class Command:
 
     def stands_still(self) -> bool:
         """Whether someone has stopped it (SIGSTOP), or a part of it."""
-        return any(group == self._process.pid and state == b"T" for state, _, group in _processes().values())
+        among = processes()
+        return any(among[pid].state == b"T" for pid in descendants(self._process.pid, among) if pid in among)
 
     def signal(self, number: signal.Signals) -> None:
         """To the command's whole group."""
@@ -76,7 +79,7 @@ class Command:
         """Ends whatever the command left running, reads what is left to read. For a command that has ended."""
         self.signal(signal.SIGKILL)
         until = time.monotonic() + 5.0
-        while (orphans := _children()) and time.monotonic() < until:
+        while (orphans := children()) and time.monotonic() < until:
             for pid in orphans:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -104,19 +107,3 @@ def _arguments(text: str, scratch: str) -> list[str]:
     with open(script, "wb") as stream:
         stream.write(os.fsencode(text))
     return [script]
-
-
-def _children() -> list[int]:
-    """Processes whose parent is this one."""
-    return [pid for pid, (_, parent, _) in _processes().items() if parent == os.getpid()]
-
-
-def _processes() -> dict[int, tuple[bytes, int, int]]:
-    """State, parent and group of each process that can be seen."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stream:
-                state, parent, group = stream.read().rpartition(b")")[2].split()[:3]
-                found[int(name)] = state, int(parent), int(group)
-    return found

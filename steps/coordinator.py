@@ -179,7 +179,7 @@ class Coordinator:
     def _handle(self, member: Member, conn: int, message: Message, now: float) -> Effects:
         kind = message["type"]
         if kind == contract.HEARTBEAT:
-            member.running = message.get("running") is True
+            member.running, member.finished = message.get("running") is True, message.get("finished") is True
             member.generation = count(message.get("generation"), None) or member.generation
             member.checkpoint = checkpoint_of(message, member.checkpoint)
             step = count(message.get("step"), member.step)
@@ -210,10 +210,12 @@ class Coordinator:
         elif kind == contract.FAILED:
             if self.state.completed or (self.state.ended and member.index not in self.state.failed):
                 yield from self._dismiss(member)
-            elif self.worlds.together and member.index not in self.state.failed:
+            elif self.worlds.blames(member, message):
                 self.worlds.hold(member, message, now)
             else:
                 yield from self._failed(member, message)
+                if not self.over and self.worlds.needs(member):
+                    yield from self.worlds.end()
 
     # --- ends -----------------------------------------------------------------------------------------------------
 

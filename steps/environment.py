@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..learner import contract
 
@@ -28,6 +28,7 @@ class Place:
     socket: str  # the agent's
     library: str  # a folder with `ffdl.learner`
     meeting: Sequence[tuple[str, int]] = ()  # where the frameworks of those that train together meet, by rank
+    mpi: Mapping[str, str] = field(default_factory=dict)  # what MPI's launchers are told
 
 
 def given() -> dict[str, str]:
@@ -35,6 +36,11 @@ def given() -> dict[str, str]:
     with open("/proc/self/environ", "rb") as stream:
         entries = [os.fsdecode(entry).partition("=") for entry in stream.read().split(b"\0") if entry]
     return {name: value for name, _, value in entries}
+
+
+def inherited() -> dict[str, str]:
+    """The environment of the command, for a program of ours that is started in it and by the agent's launcher."""
+    return {name.removeprefix(_KEPT): value for name, value in given().items()}
 
 
 def thread_count(cpus: float) -> int:
@@ -52,7 +58,8 @@ def learner_environment(
     threads = str(thread_count(spec.cpus))
     kept = {name: value for name, value in base.items() if not name.startswith(_DROPPED)}
     kept |= {name.removeprefix(_KEPT): value for name, value in base.items() if name.startswith(_KEPT)}
-    user = {**kept, "PYTHONUNBUFFERED": "1", **dict.fromkeys(contract.THREAD_ENVS, threads), **spec.env, **secret}
+    defaults = {"PYTHONUNBUFFERED": "1", **dict.fromkeys(contract.THREAD_ENVS, threads), **place.mpi}
+    user = {**kept, **defaults, **spec.env, **secret}
     model_dir = contract.path(contract.MODEL_DIR)
     own = {
         "DATA_DIR": spec.data_dir(),
@@ -73,12 +80,9 @@ def learner_environment(
         "DOWNWARD_API_POD_NAMESPACE": base.get("DOWNWARD_API_POD_NAMESPACE") or "default",
         "MASTER_ADDR": place.master_address,
         "MASTER_PORT": str(place.master_port),
-        "RANK": str(place.rank),
-        "WORLD_SIZE": str(place.size),
-        "LOCAL_RANK": "0",
         "PYTHONPATH": ":".join(part for part in (place.library, model_dir, user.get("PYTHONPATH", "")) if part),
         contract.AGENT_SOCKET_ENV: place.socket,
-        **_frameworks(place),
+        **({} if spec.distribution == contract.MPI else {**_ranks(place), **_frameworks(place)}),
     }
     if not spec.gpus:
         own["CUDA_VISIBLE_DEVICES"] = ""  # an image may ask its node for all GPUs, whoever has them
@@ -87,8 +91,31 @@ def learner_environment(
     return {**user, **own}
 
 
+def of_process(base: Mapping[str, str], local: int, count: int) -> dict[str, str]:
+    """The environment of process `local` of the `count` of a learner with the environment `base`, as by torchrun."""
+    group, groups = int(base["RANK"]), int(base["WORLD_SIZE"])
+    rank, size = str(group * count + local), str(groups * count)
+    own = {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(count),
+        "GROUP_RANK": str(group),
+        "GROUP_WORLD_SIZE": str(groups),
+    }
+    if "JAX_PROCESS_ID" in base:
+        own |= {"JAX_PROCESS_ID": rank, "JAX_NUM_PROCESSES": size, "JAX_LOCAL_DEVICE_IDS": str(local)}
+    # a process of TensorFlow has all GPUs of its learner, and an address of its own
+    return {name: value for name, value in {**base, **own}.items() if name != "TF_CONFIG"}
+
+
+def _ranks(place: Place) -> dict[str, str]:
+    """PyTorch's words for where a learner stands. MPI has its own, for each process."""
+    return {"RANK": str(place.rank), "WORLD_SIZE": str(place.size), "LOCAL_RANK": "0"}
+
+
 def _frameworks(place: Place) -> dict[str, str]:
-    """TensorFlow's and JAX's words for who trains together, beside PyTorch's, which all learners get."""
+    """TensorFlow's and JAX's words for who trains together."""
     if len(place.meeting) < 2:
         return {}
     chief, *workers = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in place.meeting)

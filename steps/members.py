@@ -26,6 +26,7 @@ class Member:
     generation: int = 0  # of the world in which its command runs
     checkpoint: int = -1  # last step that it has committed
     running: bool = False
+    finished: bool = False  # its command has ended well
     leaving: bool = False  # it said, or was told, that it ends
     step: int | None = None
     moved: float = 0.0  # when the last step was heard of
@@ -50,7 +51,7 @@ def member_of(message: Message, spec: contract.JobSpec) -> Member | None:
     member = Member(number_of(role, index), incarnation, attempt, str(message.get("address", "")), port)
     member.data, member.generation = count(message.get("data"), 0) or 0, count(message.get("generation"), 0) or 0
     member.checkpoint = checkpoint_of(message, -1)
-    member.running = message.get("running") is True
+    member.running, member.finished = message.get("running") is True, message.get("finished") is True
     member.step, member.of = count(message.get("step"), None), count(message.get("of"), None)
     return member
 

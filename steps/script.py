@@ -6,6 +6,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..learner import contract
 from .channel import Message
@@ -14,11 +15,22 @@ from .output import Output
 from .sessions import Sessions
 
 
+@dataclass(frozen=True)
+class Heard:
+    """Whom to ask and to tell. `place` makes what a script is told when it begins, `world` the world as it is;
+    `committed` hears of each checkpoint, `restored` of the step to which a script has gone back."""
+
+    place: Callable[[], Message]
+    world: Callable[[], Message]
+    committed: Callable[[int], None]
+    restored: Callable[[int], None]
+
+
 class Script:
     """`halted`: a script has carried out a halt; `checkpointed`: one has committed a checkpoint; `of`: steps in all.
 
-    `place` makes what a script is told when it begins, `committed` hears of each checkpoint, `restored` of the step to
-    which a script has gone back. `door` is where other learners find this one: who trains with them asks for it.
+    `door` is where other learners find this one: who trains with them asks for it. `refusal` says why no script of the
+    job can follow its worlds, if that is so.
     """
 
     def __init__(
@@ -26,15 +38,14 @@ class Script:
         run_dir: str,
         selector: selectors.BaseSelector,
         output: Output,
-        place: Callable[[], Message],
-        committed: Callable[[int], None],
-        restored: Callable[[int], None],
+        heard: Heard,
         door: socket.socket | None = None,
+        refusal: str = "",
     ) -> None:
         self._sessions = Sessions(run_dir)
         self.path = self._sessions.path
-        self._selector, self._output, self._place, self._committed = selector, output, place, committed
-        self._restored, self._door = restored, door
+        self._selector, self._output, self._heard = selector, output, heard
+        self._door, self._refusal = door, refusal
         self._asked = False
         self.halted = self.checkpointed = False
         self.of: int | None = None
@@ -56,7 +67,7 @@ class Script:
 
     def renew(self) -> bool:
         """There is another world: tells the scripts that follow. Whether there is one."""
-        return self._sessions.tell_followers(self._place())
+        return self._sessions.tell_followers(self._heard.place())
 
     def end_world(self) -> None:
         """The world is over, and another to come."""
@@ -100,20 +111,24 @@ class Script:
 
     def _hear(self, descriptor: int, message: Message) -> None:
         session, kind = self._sessions[descriptor], message["type"]
-        if kind == contract.HELLO:
+        if kind == contract.HELLO and self._refusal and message.get("follows") is True:
+            self._sessions.send(descriptor, {"type": contract.REFUSED, "reason": self._refusal})
+        elif kind == contract.HELLO:
             session.cooperative, session.follows = True, message.get("follows") is True
-            self._sessions.send(descriptor, self._place())
+            self._sessions.send(descriptor, self._heard.place())
             if self._asked:
                 self._sessions.send(descriptor, {"type": contract.HALT})
         elif kind == contract.STEP:
             self._step(message)
         elif kind == contract.CHECKPOINTED and isinstance(message.get("step"), int):
             self.checkpointed = True
-            self._committed(message["step"])
+            self._heard.committed(message["step"])
+        elif kind == contract.PLACE:
+            self._sessions.send(descriptor, self._heard.world())
         elif kind == contract.LISTENER and self._door is not None:
             self._sessions.hand(descriptor, {"type": contract.LISTENER}, self._door)
         elif kind == contract.RESTORED and isinstance(message.get("step"), int):
-            self._restored(message["step"])
+            self._heard.restored(message["step"])
         elif kind == contract.HALTED:
             session.halted = self.halted = True
         elif kind == "bye":

@@ -21,6 +21,7 @@ from .channel import Message
 from .effects import Effects, Record, Send
 from .journal import State
 from .members import Member
+from .verdict import OUT_OF_MEMORY
 
 FAILURE_HELD = 3.0  # seconds that a failure in a world waits for the loss of another learner, which may be its cause
 
@@ -36,6 +37,7 @@ class Worlds:
         self.together = spec.distribution != "none"
         self.lockstep = spec.lockstep
         self._broken = False  # the learners were told that the last world is over
+        self._left = False  # it is; else it may be one that an earlier helper has formed
         self._failures: dict[int, tuple[Message, float]] = {}  # held, in the order in which they came
         self._spec, self._job_id, self._token = spec, job_id, token.encode()
         self._state, self._members = state, members
@@ -60,9 +62,10 @@ class Worlds:
         present = [self._members[i] for i in needed if i in self._members and self._members[i].conn is not None]
         if self.formed or len(present) < len(needed):
             return
-        self.formed = True
+        self.formed, self._left = True, False
         if self._broken or not all(self._goes_on(member) for member in present):
             self._broken = False
+            self.finished.clear()
             begins = min((member.checkpoint for member in present), default=-1) if self.lockstep else -1
             for member in present if self.lockstep else ():
                 member.checkpoint = min(member.checkpoint, begins)  # what it has of later steps it is to forget
@@ -82,15 +85,19 @@ class Worlds:
 
     def leave(self) -> None:
         """No world is on any more, and nobody has to be told."""
-        self.formed = False
+        self.formed, self._left = False, True
         self.finished.clear()
         self._failures.clear()
 
     def finish(self, member: Member, message: Message) -> set[int]:
         """`member` says that it has done its work; who has, in this world. What was done in an earlier one is not."""
-        if self.formed and message.get("generation") == self._state.generation:
+        if not self._left and message.get("generation") == self._state.generation:
             self.finished.add(member.index)
         return self.finished
+
+    def blames(self, member: Member, message: Message) -> bool:
+        """Whether its failure may come of another's. That memory ran out does not."""
+        return self.together and member.index not in self._state.failed and message.get("reason") != OUT_OF_MEMORY
 
     def hold(self, member: Member, message: Message, now: float) -> None:
         """Its command failed. Where another is lost that is no wonder, and it starts again in the next world."""
@@ -138,8 +145,10 @@ class Worlds:
         return [[member.address, member.data] for member in members]
 
     def _goes_on(self, member: Member) -> bool:
-        """Its command runs already, in this very world."""
-        return member.running and (not self.together or member.generation == self._state.generation)
+        """Its command runs already, or has done all its work, in this very world."""
+        return (member.running or member.finished) and (
+            not self.together or member.generation == self._state.generation
+        )
 
     def _key(self) -> str:
         """Known to the learners of this world alone."""

@@ -21,6 +21,7 @@ DEFAULT_CPUS = 5.0  # FfDL's, per learner
 DEFAULT_SERVER_CPUS = 1.0
 DEFAULT_MEMORY = 512 * 10**6
 DEFAULT_STORAGE = 10 * 2**30
+BY_MPIRUN = ("horovod", "pytorchmpi")  # frameworks whose command FfDL had started in all learners by mpirun
 OWN_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
@@ -98,6 +99,9 @@ class TrainingJob:
         host = _host_folder(store, folder)
         checkpoint, retry, distribution = manifest.checkpoint, manifest.retry, manifest.distribution
         servers = _servers(manifest)
+        kind, processes = distribution.kind, distribution.processes or ""
+        if _by_mpirun(manifest):
+            kind, processes = contract.MPI, contract.PER_GPU
         spec = contract.JobSpec(
             name=manifest.name,
             command=manifest.framework.command,
@@ -109,10 +113,11 @@ class TrainingJob:
             memory=memory,
             data=data,
             results=results,
-            distribution=distribution.kind,
+            distribution=kind,
+            processes=processes,
             servers=servers,
             mode=(distribution.mode or "sync") if servers else "",
-            completion=manifest.completion or ("first" if _fixed_by_ffdl(manifest) else "all"),
+            completion="master" if kind == contract.MPI else manifest.completion or _completion(manifest),
             retry_attempts=retry.attempts,
             retry_on=list(retry.on),
             checkpoint_interval=checkpoint.interval,
@@ -199,8 +204,18 @@ def _needs(manifest: Manifest) -> dict[str, str]:
 
 
 def _fixed_by_ffdl(manifest: Manifest) -> bool:
-    """FfDL ended a job with its first learner; a manifest that names a distribution is not FfDL's."""
-    return manifest.learners > 1 and "distribution" not in manifest.model_fields_set
+    """A manifest that names a distribution is not FfDL's."""
+    return "distribution" not in manifest.model_fields_set
+
+
+def _completion(manifest: Manifest) -> str:
+    """FfDL ended a job with its first learner."""
+    return "first" if manifest.learners > 1 and _fixed_by_ffdl(manifest) else "all"
+
+
+def _by_mpirun(manifest: Manifest) -> bool:
+    several = manifest.learners * max(1, int(manifest.gpus)) > 1
+    return several and _fixed_by_ffdl(manifest) and manifest.framework.name in BY_MPIRUN
 
 
 def _resources(manifest: Manifest, machine: Machine | None, notes: list[str]) -> tuple[float, int, float, int]:

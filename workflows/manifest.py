@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from ..learner import contract
 from . import quantities, yaml_lines
 from .catalogue import Catalogue, shipped
 from .data_stores import DATA_STORES, DataStore, TrainingData, TrainingResults
@@ -24,6 +25,7 @@ from .keys import (
     Part,
     PartOf,
     Value,
+    Written,
     choice,
     whole,
 )
@@ -126,7 +128,7 @@ class Manifest(Part):
         Key(
             choice("all", "first", "master"),
             "Whose end ends the job: `all` learners', the `first`'s, or the `master`'s (learner 1). Without it: "
-            "`first` with several learners and no `distribution`, as FfDL did, else `all`.",
+            "`first` with several learners and no `distribution`, as FfDL did, `master` with `mpi`, else `all`.",
         ),
     ] = None
     retry: Annotated[Retry, Key(PartOf(Retry), "Restarts after failures of your own command.")] = Field(
@@ -155,6 +157,16 @@ class Manifest(Part):
     placement: Annotated[Placement, Key(PartOf(Placement), "Where learners may run.")] = Field(
         default_factory=Placement
     )
+
+    @classmethod
+    def check(cls, written: dict[str, Written], place: Place, path: str, report: Report) -> None:
+        distribution, completion = written.get("distribution"), written.get("completion")
+        if distribution is None or completion is None or not isinstance(distribution.value, Distribution):
+            return
+        if distribution.value.kind == contract.MPI and completion.value in ("all", "first"):
+            report.say(
+                completion.place, f"completion is {completion.value}, but only learner 1 runs the command; remove it"
+            )
 
     @property
     def command_is_script(self) -> bool:

@@ -55,9 +55,10 @@ class Distribution(Part):
     kind: Annotated[
         str,
         Key(
-            choice("none", "peer", "parameter-server"),
+            choice("none", contract.PEER, contract.PARAMETER_SERVER, contract.MPI),
             "`none`: learners on their own, FfDL's way. `peer`: they train one model together. `parameter-server`: "
-            "they do so by way of servers that keep its parameters.",
+            "they do so by way of servers that keep its parameters. `mpi`: learner 1 alone runs the command, and the "
+            "`mpirun` in it starts processes in all of them.",
         ),
     ] = "none"
     servers: Annotated[int | None, Key(whole(1, MOST_SERVERS), "How many parameter servers. Without it: 1.")] = None
@@ -73,8 +74,13 @@ class Distribution(Part):
         ),
     ] = None
     processes: Annotated[
-        str, Key(choice("one", later={"per-gpu": "write one"}), "Processes of the command in each learner.")
-    ] = "one"
+        str | None,
+        Key(
+            choice("one", contract.PER_GPU),
+            "Processes of the command in each learner: `one`, or one `per-gpu`, with `LOCAL_RANK`, `RANK` and so on. "
+            "With kind `mpi` an `mpirun` of ours starts them; without this key, the command's own does.",
+        ),
+    ] = None
 
     @classmethod
     def check(cls, written: dict[str, Written], place: Place, path: str, report: Report) -> None:
@@ -85,6 +91,12 @@ class Distribution(Part):
                     written[name].place,
                     f"{path}.{name} is of parameter servers; write kind: {contract.PARAMETER_SERVER} as well",
                 )
+        processes = written.get("processes")
+        if kind == contract.PARAMETER_SERVER and processes is not None and processes.value == contract.PER_GPU:
+            report.say(
+                processes.place,
+                f"{path}.processes is {contract.PER_GPU}, which parameter servers do not go with; remove it",
+            )
 
 
 class Retry(Part):

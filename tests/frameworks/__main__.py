@@ -1,4 +1,4 @@
-"""python -m tests.frameworks [jax] [tensorflow] [pytorch]
+"""python -m tests.frameworks [NAME…]; without names, all: see CASES.
 
 Installs each framework from the package index into an environment of its own (kept in ~/.cache/ffdl-frameworks; PyTorch
 is that of /usr/bin/python3, Debian's python3-torch), trains a model with two learners of it on the local engine, and
@@ -12,74 +12,95 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ffdl.engines.client import Client
 from ffdl.workflows.job import TrainingJob
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ffdl-frameworks"
-PACKAGES = {"jax": "jax", "tensorflow": "tensorflow-cpu", "pytorch": ""}
-DISTRIBUTION = {"jax": "jax", "tensorflow": "tensorflow-cpu", "pytorch": "torch"}
 LIMIT = 300.0  # seconds
+
+
+@dataclass(frozen=True)
+class Case:
+    """`packages` go into an environment of their own, none: the machine's Python. `named` tells the version."""
+
+    named: str
+    packages: tuple[str, ...]
+    script: str
+    command: str = "python train.py"
+    distribution: dict[str, Any] = field(default_factory=lambda: {"kind": "peer"})
+
+
+MPI: dict[str, Any] = {"script": "mpi_two.py", "command": "mpirun python train.py", "distribution": {"kind": "mpi"}}
+CASES = {
+    "jax": Case("jax", ("jax", "numpy"), "jax_two.py"),
+    "tensorflow": Case("tensorflow-cpu", ("tensorflow-cpu", "numpy"), "tensorflow_two.py"),
+    "pytorch": Case("torch", (), "pytorch_two.py"),
+    "openmpi": Case("openmpi", ("openmpi", "mpi4py", "numpy"), **MPI),
+    "mpich": Case("mpich", ("mpich", "mpi4py", "numpy"), **MPI),
+    "intel-mpi": Case("impi-rt", ("impi-rt", "mpi4py", "numpy"), **MPI),
+}
 
 
 def python_if_there(framework: str) -> str | None:
     """The Python that has `framework`, where it was installed before."""
-    python = CACHE / PACKAGES[framework] / "bin" / "python"
+    python = CACHE / CASES[framework].packages[0] / "bin" / "python"
     return str(python) if python.exists() else None
 
 
-def python_with(framework: str) -> str:
-    package = PACKAGES[framework]
-    if not package:
+def python_with(case: Case) -> str:
+    if not case.packages:
         return "/usr/bin/python3"
-    folder = CACHE / package
+    folder = CACHE / case.packages[0]
     python = folder / "bin" / "python"
-    if not python.exists() or subprocess.run([python, "-m", "pip", "show", "-q", package]).returncode:
+    if not python.exists() or subprocess.run([python, "-m", "pip", "show", "-q", *case.packages]).returncode:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", package, "numpy"], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *case.packages], check=True)
     return str(python)
 
 
-def version_of(framework: str, python: str) -> str:
-    ask = f"from importlib.metadata import version; print(version({DISTRIBUTION[framework]!r}))"
+def version_of(case: Case, python: str) -> str:
+    ask = f"from importlib.metadata import version; print(version({case.named!r}))"
     return subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def trains(framework: str, python: str) -> str:
+def trains(name: str, case: Case, python: str) -> str:
     """What went wrong, or nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        script = HERE / f"{framework}_two.py"
         code = Path(folder) / "code"
         code.mkdir()
-        (code / "train.py").write_text(script.read_text())
+        (code / "train.py").write_text((HERE / case.script).read_text())
         job = TrainingJob.from_arguments(
-            name=framework,
+            name=name,
             learners=2,
             cpus=0.5,
             memory="2GB",
-            distribution={"kind": "peer"},
-            framework={"name": "custom", "version": "debian:bookworm", "command": "python train.py"},
+            distribution=case.distribution,
+            framework={"name": "custom", "version": "debian:bookworm", "command": case.command},
         )
         home = Path(folder) / "home"
         handle = Client(home=home, python=python).submit(job, code)
         status = handle.wait(LIMIT)
-        models = {path.read_bytes() for path in home.rglob("model-*.npy")}
+        found = [path.read_bytes() for path in home.rglob("model-*.npy")]
         said = [line.text for line in handle.logs()]
         handle.delete()
         if status.state != "COMPLETED":
             return "\n".join([status.reason, *said])
-        return "" if len(models) == 1 else f"{len(models)} different models"
+        return "" if len(set(found)) == 1 else f"{len(set(found))} different models"
 
 
 def main() -> int:
     failed = False
-    for framework in sys.argv[1:] or PACKAGES:
-        python = python_with(framework)
-        wrong = trains(framework, python)
+    for name in sys.argv[1:] or CASES:
+        case = CASES[name]
+        python = python_with(case)
+        wrong = trains(name, case, python)
         result = wrong or "trains, with the same model at both learners"
-        print(f"| {framework} | {version_of(framework, python)} | {datetime.date.today()} | {result} |", flush=True)
+        print(f"| {name} | {version_of(case, python)} | {datetime.date.today()} | {result} |", flush=True)
         failed |= bool(wrong)
     return int(failed)
 

@@ -118,3 +118,11 @@ def test_frameworks_find_who_trains_together() -> None:
         }
         assert found["JAX_COORDINATOR_ADDRESS"] == "10.0.0.1:20001"
         assert (found["JAX_NUM_PROCESSES"], found["JAX_PROCESS_ID"]) == ("3", str(rank))
+
+
+def test_mpi_has_words_of_its_own_for_who_is_who() -> None:
+    """RANK of a learner would be wrong in each of its processes; what the user says of MPI goes before what we do."""
+    place = replace(PLACE, meeting=(("10.0.0.1", 5000), ("10.0.0.2", 5001)), mpi={"HYDRA_LAUNCHER": "ssh", "A": "ours"})
+    made = environment(place=place, distribution="mpi", env={"A": "theirs"})
+    assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK", "TF_CONFIG", "JAX_PROCESS_ID"} & made.keys()
+    assert (made["HYDRA_LAUNCHER"], made["A"], made["MASTER_ADDR"]) == ("ssh", "theirs", "job-0.job")

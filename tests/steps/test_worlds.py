@@ -131,6 +131,23 @@ def test_nobody_leaves_before_all_have_finished() -> None:
     assert records(effects) == ["done", "done", "running", "completed"]
 
 
+def test_what_was_finished_while_there_was_no_helper_is_finished() -> None:
+    """A command that keeps no checkpoints would else do all of its work again."""
+    job = peers(2, state=State(generation=1))
+    job.message(1, enter(0, running=True, generation=1), 10.0)
+    effects = job.message(2, enter(1, finished=True, generation=1), 11.0)
+    assert world(effects, 1)["generation"] == 1
+    assert job.message(2, {"type": "done", "generation": 1}, 11.0) == []
+    assert sent(job.message(1, {"type": "done", "generation": 1}, 12.0), 2) == ["released"]
+    job = peers(2, state=State(generation=1))
+    job.message(1, enter(0, finished=True, generation=1), 10.0)
+    job.message(1, {"type": "done", "generation": 1}, 10.0)
+    effects = job.message(2, enter(1, attempt=1), 11.0)
+    assert world(effects, 1)["generation"] == 2, "the other one has to begin anew"
+    beat(job, 2, 12.0)
+    assert job.message(2, {"type": "done", "generation": 2}, 12.0) == []
+
+
 @pytest.mark.parametrize(("policy", "who"), [("first", 1), ("master", 0)])
 def test_those_that_decide_alone_do(policy: str, who: int) -> None:
     """`completion: master` is for worlds in which the others only serve."""
@@ -345,8 +362,7 @@ def test_a_learner_on_its_own_clock_may_be_done_before_the_others() -> None:
 
 def test_a_server_that_fails_ends_the_job_and_is_named() -> None:
     job = begun_with_a_server("sync")
-    job.message(3, {"type": "failed", "reason": "out-of-memory", "code": 1, "limit": 1 << 30}, 1.0)
-    effects = job.tick(1.1 + FAILURE_HELD)
+    effects = job.message(3, {"type": "failed", "reason": "out-of-memory", "code": 1, "limit": 1 << 30}, 1.0)
     assert job.state.ended == "parameter server 1 ran out of memory (limit 1 GiB)"
     assert sent(effects, 1) == sent(effects, 2) == ["end"]
     assert sent(effects, 3) == ["verdict"]

@@ -125,6 +125,24 @@ def test_completion_is_ffdls_for_ffdls_manifests(keys: dict[str, Any], policy: s
     assert JobSpec.from_json(compiled(**keys).config["job.json"].decode()).completion == policy
 
 
+@pytest.mark.parametrize(
+    ("keys", "name", "wanted"),
+    [
+        ({"learners": 2}, "horovod", ("mpi", "per-gpu", "master")),
+        ({"learners": 1, "gpus": 4}, "pytorchmpi", ("mpi", "per-gpu", "master")),
+        ({"learners": 1}, "horovod", ("none", "", "all")),
+        ({"learners": 2}, "numpy", ("none", "", "first")),
+        ({"learners": 2, "distribution": {"kind": "peer"}}, "horovod", ("peer", "", "all")),
+        ({"learners": 2, "distribution": {"kind": "mpi"}}, "numpy", ("mpi", "", "master")),
+    ],
+)
+def test_ffdl_started_some_frameworks_by_mpirun(keys: dict[str, Any], name: str, wanted: tuple[str, ...]) -> None:
+    """Their manifests name a command for one process, and say nothing of MPI."""
+    framework = {"name": name, "version": "latest", "command": "python train.py"}
+    spec = JobSpec.from_json(compiled(**keys, framework=framework).config["job.json"].decode())
+    assert (spec.distribution, spec.processes, spec.completion) == wanted
+
+
 def test_retry_widens_what_is_tried_again() -> None:
     """A user's own failure is final unless they granted restarts."""
     final = template(compiled(), "learner")["retryStrategy"]["expression"]

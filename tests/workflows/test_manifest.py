@@ -75,7 +75,7 @@ def test_defaults_are_ffdls() -> None:
     assert (read.cpus, read.memory, read.storage) == (None, None, None)
     assert (read.gpus, read.learners, read.data_stores) == (0.0, 1, ())
     assert (read.evaluation_metrics, read.metrics_json(), read.completion) == (None, {}, None)
-    assert (read.distribution.kind, read.distribution.processes) == ("none", "one")
+    assert (read.distribution.kind, read.distribution.processes) == ("none", None)
     assert (read.retry.attempts, read.retry.on) == (0, ("crash", "out-of-memory"))
     assert (read.checkpoint.interval, read.checkpoint.steps, read.checkpoint.keep) == (60.0, None, 3)
     assert (read.start_timeout, read.max_runtime, read.halt_grace) == (3600.0, None, 120.0)
@@ -370,7 +370,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(keys: dict[str, An
     "keys",
     [
         {"elastic": {"min": 1, "max": 4}},
-        {"distribution": {"processes": "per-gpu"}},
         {"data_stores": store(type="swift_datastore")},
         {"data_stores": store(type="inmem_datastore")},
         {"data_stores": store(connection={**S3, "domain_name": "x"})},
@@ -380,6 +379,20 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one(keys: dict[str, An
 def test_what_this_version_does_not_do_is_said_and_not_ignored(keys: dict[str, Any]) -> None:
     """A job that silently runs otherwise than its manifest says wastes a day."""
     assert "in this version" in problem(written(**keys))
+
+
+@pytest.mark.parametrize("completion", ["all", "first"])
+def test_who_completes_a_job_of_mpi_is_not_chosen(completion: str) -> None:
+    """No other learner has a command that could end."""
+    said = problem(written(learners=2, distribution={"kind": "mpi"}, completion=completion))
+    assert f"completion is {completion}, but only learner 1 runs the command; remove it" in said
+    assert manifest(learners=2, distribution={"kind": "mpi"}, completion="master").completion == "master"
+
+
+def test_servers_have_no_process_for_each_gpu() -> None:
+    """They keep parameters of learners, not of processes."""
+    said = problem(written(distribution={"kind": "parameter-server", "processes": "per-gpu"}))
+    assert "distribution.processes is per-gpu, which parameter servers do not go with; remove it" in said
 
 
 @pytest.mark.parametrize("key", [{"servers": 2}, {"cpus": 1}, {"memory": "1GB"}, {"mode": "sync"}], ids=str)
