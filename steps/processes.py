@@ -12,24 +12,33 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import IO
 
 from .environment import inherited, of_process
 from .exits import exit_code
 
 GRACE = 10.0  # seconds that the rest get to end when one has failed
+LAST_WORDS = 1.0  # seconds that what was written before the end is waited for
+LINE_MOST = 1 << 16  # bytes that wait for the end of their line
 
 
 class Processes:
-    """The processes that were started, each leading a group of its own."""
+    """The processes that were started, each leading a group of its own. What they write is passed on by lines."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
+        self._readers: list[threading.Thread] = []
         self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def start(self, command: list[str], environment: dict[str, str]) -> None:
         """Raises OSError."""
-        process = subprocess.Popen(command, env=environment, process_group=0)
+        process = subprocess.Popen(
+            command, env=environment, process_group=0, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        assert process.stdout is not None
         self._groups.add(process.pid)
+        self._readers.append(threading.Thread(target=_pass_on, args=(process.stdout,), daemon=True))
+        self._readers[-1].start()
         threading.Thread(target=self._wait, args=(process,), daemon=True).start()
 
     def signal(self, number: int) -> None:
@@ -52,10 +61,32 @@ class Processes:
             if status and not failed:
                 failed = exit_code(status)
                 self.signal(signal.SIGTERM)
+        for reader in self._readers:
+            reader.join(LAST_WORDS)  # what stays behind may hold its output open for ever
         return failed
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         self._ended.put(process.wait())
+
+
+def _pass_on(reading: IO[bytes]) -> None:
+    """What comes from `reading`, in whole lines: those of several processes would else be mixed."""
+    rest = b""
+    while data := os.read(reading.fileno(), LINE_MOST):
+        rest += data
+        whole = len(rest) if len(rest) > LINE_MOST else max(rest.rfind(b"\n"), rest.rfind(b"\r")) + 1
+        _write(rest[:whole])
+        rest = rest[whole:]
+    _write(rest)
+
+
+def _write(data: bytes) -> None:
+    with _writing:
+        while data:
+            data = data[os.write(1, data) :]
+
+
+_writing = threading.Lock()
 
 
 def main(arguments: list[str]) -> int:
