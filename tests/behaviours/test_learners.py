@@ -289,6 +289,7 @@ def has_torch(user: User) -> bool:
     return os.path.exists(TORCH) and not subprocess.run([TORCH, "-c", "import torch"], capture_output=True).returncode
 
 
+@pytest.mark.smoke
 def test_pytorch_learners_find_each_other(user: User) -> None:
     """init_process_group() needs no arguments: what torchrun would set is set."""
     if not has_torch(user):
