@@ -96,6 +96,7 @@ MEMBERS = (PARAMETER_SERVER, LEARNER)
 PEER, MPI = "peer", "mpi"  # kinds of `distribution`, beside PARAMETER_SERVER and "none"
 PER_GPU = "per-gpu"  # one of `processes`; the other is "one"
 MODES = ("sync", "async", "easgd", "average")  # of parameter servers
+OWN_SERVERS = TENSORFLOW, MXNET = ("tensorflow", "mxnet")  # modes in which servers run the command: the framework's own
 LOCKSTEP = ("sync", "average")  # modes of parameter servers in which no learner goes on before all have sent theirs
 
 # --- annotations and labels of the Workflow ---------------------------------------------------------------------------
@@ -176,7 +177,8 @@ class JobSpec:
     distribution: str = "none"  # none, peer, parameter-server, mpi
     processes: str = ""  # of the command in each learner: one, per-gpu; "": as the command itself starts them
     servers: int = 0  # parameter servers
-    mode: str = ""  # of these: sync, async, easgd, average
+    server_cpus: float = 1.0
+    mode: str = ""  # of these: sync, async, easgd, average, tensorflow, mxnet
     completion: str = "all"  # all, first, master
     retry_attempts: int = 0
     retry_on: List[str] = field(default_factory=lambda: ["crash", "out-of-memory"])
@@ -207,7 +209,12 @@ class JobSpec:
     @property
     def lockstep(self) -> bool:
         """No learner can go on without all others."""
-        return self.distribution in (PEER, MPI) or self.mode in LOCKSTEP
+        return self.distribution in (PEER, MPI) or self.mode in LOCKSTEP or self.own_servers
+
+    @property
+    def own_servers(self) -> bool:
+        """Servers run the command: they are the framework's own."""
+        return self.mode in OWN_SERVERS
 
     @property
     def slots(self) -> int:

@@ -296,9 +296,21 @@ class Agent:
         assert self._world is not None
         rank, size = int(self._world.get("rank", self.index)), int(self._world.get("size", self.spec.learners))
         self._generation = int(self._world.get("generation", 0))
-        meeting = [(str(host), int(port)) for host, port in self._world.get("meeting") or ()]
-        library = copy_library(self._run_dir)
-        place = Place(self.index, rank, size, *self._master(), self._script.path, library, meeting, self._mpi())
+        meeting, serving = (
+            [(str(host), int(port)) for host, port in self._world.get(name) or ()] for name in ("meeting", "serving")
+        )
+        place = Place(
+            self.index,
+            rank,
+            size,
+            *self._master(),
+            socket=self._script.path,
+            library=copy_library(self._run_dir),
+            role=self.role,
+            meeting=meeting,
+            serving=serving,
+            mpi=self._mpi(),
+        )
         environment = learner_environment(self.spec, self.job_id, place, given(), self._secret)
         if python := os.environ.get(contract.PYTHON_ENV):
             environment["PATH"] = chosen_python(self._run_dir, python, environment.get("PATH", ""))
@@ -562,7 +574,9 @@ def main() -> int:
         index, attempt = int(os.environ[contract.INDEX_ENV]), int(os.environ.get(contract.ATTEMPT_ENV) or 0)
         role = os.environ.get(contract.ROLE_ENV) or contract.LEARNER
         if role == contract.PARAMETER_SERVER:
-            spec, secret = replace(spec, env={}, metrics={}, gpus=0.0), {}
+            spec = replace(spec, cpus=spec.server_cpus, metrics={}, gpus=0.0)
+            if not spec.own_servers:
+                spec, secret = replace(spec, env={}), {}
         agent = Agent(spec, os.environ[contract.JOB_ID_ENV], index, attempt, token, secret, role)
     except (OSError, ValueError, KeyError) as error:
         print(f"ffdl: the learner can't start: {error}", file=sys.stderr)

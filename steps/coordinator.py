@@ -201,6 +201,8 @@ class Coordinator:
                 yield from self._form()
         elif kind == contract.HALTED:
             member.leaving, member.step = True, count(message.get("step"), member.step)
+        elif kind == contract.DONE and not member.learns and self.spec.own_servers:
+            pass  # its framework has told it that no learner needs it any more; it hears of the job's end
         elif kind == contract.DONE and not member.learns:
             yield from self._end({"kind": "ended", "reason": f"{words(member.index)} ended by itself"})
         elif kind == contract.DONE and self.worlds.lockstep and not self.over:

@@ -27,7 +27,9 @@ class Place:
     master_port: int
     socket: str  # the agent's
     library: str  # a folder with `ffdl.learner`
+    role: str = contract.LEARNER
     meeting: Sequence[tuple[str, int]] = ()  # where the frameworks of those that train together meet, by rank
+    serving: Sequence[tuple[str, int]] = ()  # and their servers, where these are their own
     mpi: Mapping[str, str] = field(default_factory=dict)  # what MPI's launchers are told
 
 
@@ -82,8 +84,10 @@ def learner_environment(
         "MASTER_PORT": str(place.master_port),
         "PYTHONPATH": ":".join(part for part in (place.library, model_dir, user.get("PYTHONPATH", "")) if part),
         contract.AGENT_SOCKET_ENV: place.socket,
-        **({} if spec.distribution == contract.MPI else {**_ranks(place), **_frameworks(place)}),
+        **_ranks(spec, place),
     }
+    if place.role == contract.PARAMETER_SERVER:
+        del own["LEARNER_ID"]
     if not spec.gpus:
         own["CUDA_VISIBLE_DEVICES"] = ""  # an image may ask its node for all GPUs, whoever has them
     if len(spec.command.encode()) > _VALUE_MOST:
@@ -109,20 +113,54 @@ def of_process(base: Mapping[str, str], local: int, count: int) -> dict[str, str
     return {name: value for name, value in {**base, **own}.items() if name != "TF_CONFIG"}
 
 
-def _ranks(place: Place) -> dict[str, str]:
-    """PyTorch's words for where a learner stands. MPI has its own, for each process."""
-    return {"RANK": str(place.rank), "WORLD_SIZE": str(place.size), "LOCAL_RANK": "0"}
+def _ranks(spec: contract.JobSpec, place: Place) -> dict[str, str]:
+    """The frameworks' words for who trains together."""
+    if spec.distribution == contract.MPI or (place.role == contract.PARAMETER_SERVER and not spec.own_servers):
+        return {}  # MPI has its own, for each process
+    pytorch = {"RANK": str(place.rank), "WORLD_SIZE": str(place.size), "LOCAL_RANK": "0"}
+    if spec.mode == contract.MXNET:
+        ranks = _mxnet(place)
+    elif len(place.meeting) + len(place.serving) > 1:
+        ranks = _tensorflow(place)
+    else:
+        ranks = {}
+    if place.role == contract.PARAMETER_SERVER:
+        return ranks
+    return {**pytorch, **ranks, **(_jax(place) if len(place.meeting) > 1 else {})}
 
 
-def _frameworks(place: Place) -> dict[str, str]:
-    """TensorFlow's and JAX's words for who trains together."""
-    if len(place.meeting) < 2:
-        return {}
-    chief, *workers = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in place.meeting)
-    task = {"type": "worker", "index": place.rank - 1} if place.rank else {"type": "chief", "index": 0}
+def _tensorflow(place: Place) -> dict[str, str]:
+    chief, *workers = _addresses(place.meeting)
+    cluster = {"chief": [chief], "worker": workers}
+    if place.serving:
+        cluster["ps"] = _addresses(place.serving)
+    task: dict[str, object] = {"type": "chief", "index": 0}
+    if place.role == contract.PARAMETER_SERVER:
+        task = {"type": "ps", "index": place.index}
+    elif place.rank:
+        task = {"type": "worker", "index": place.rank - 1}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+
+
+def _jax(place: Place) -> dict[str, str]:
     return {
-        "TF_CONFIG": json.dumps({"cluster": {"chief": [chief], "worker": workers}, "task": task}),
-        "JAX_COORDINATOR_ADDRESS": chief,
+        "JAX_COORDINATOR_ADDRESS": _addresses(place.meeting)[0],
         "JAX_NUM_PROCESSES": str(place.size),
         "JAX_PROCESS_ID": str(place.rank),
     }
+
+
+def _mxnet(place: Place) -> dict[str, str]:
+    """For ps-lite. The scheduler is where the first server is."""
+    host, port = place.serving[0] if place.serving else ("", 0)
+    return {
+        "DMLC_ROLE": "server" if place.role == contract.PARAMETER_SERVER else "worker",
+        "DMLC_PS_ROOT_URI": host,
+        "DMLC_PS_ROOT_PORT": str(port),
+        "DMLC_NUM_SERVER": str(len(place.serving)),
+        "DMLC_NUM_WORKER": str(place.size),
+    }
+
+
+def _addresses(places: Sequence[tuple[str, int]]) -> list[str]:
+    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in places]

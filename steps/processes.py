@@ -1,6 +1,7 @@
-"""Several processes of one command in a learner: `python -m ffdl.steps.processes COUNT PROGRAM ARGUMENT…`.
+"""Several processes of one command in a pod: `python -m ffdl.steps.processes COUNT|ROLE,ROLE… PROGRAM ARGUMENT…`.
 
-Exits with 0 once all have; the first other exit code ends the rest, and is its own.
+COUNT of them have ranks (`environment.of_process`), roles are those of MXNet. Exits with 0 once all have; the first
+other exit code ends the rest, and is its own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .environment import inherited, of_process
 from .exits import exit_code
 
 GRACE = 10.0  # seconds that the rest get to end when one has failed
-LAST_WORDS = 1.0  # seconds that what was written before the end is waited for
+LAST_WORDS = 5.0  # seconds that what was written before the end is waited for
 LINE_MOST = 1 << 16  # bytes that wait for the end of their line
 
 
@@ -91,12 +92,16 @@ _writing = threading.Lock()
 
 def main(arguments: list[str]) -> int:
     """The program."""
-    count, command = int(arguments[0]), arguments[1:]
+    which, command = arguments[0], arguments[1:]
     base, processes = inherited(), Processes()
     signal.signal(signal.SIGTERM, lambda *_: processes.signal(signal.SIGTERM))
     try:
-        for local in range(count):
-            processes.start(command, of_process(base, local, count))
+        if which.isdigit():
+            for local in range(int(which)):
+                processes.start(command, of_process(base, local, int(which)))
+        else:
+            for role in which.split(","):
+                processes.start(command, {**base, "DMLC_ROLE": role})
     except OSError as error:
         print(f"ffdl: the command can't be started: {error}", file=sys.stderr)
         return 127  # the agent ends what has been started

@@ -14,8 +14,11 @@ _COMMAND = 'eval "${TRAINING_COMMAND:?it is too long for several processes; put 
 
 def program(spec: contract.JobSpec, role: str, index: int, python: str) -> str:
     """The text that the shell of member `index` runs. `python` starts programs of ours in the learner's image."""
-    if role == contract.PARAMETER_SERVER:
+    if role == contract.PARAMETER_SERVER and not spec.own_servers:
         return _SERVER
+    if role == contract.PARAMETER_SERVER and spec.mode == contract.MXNET and index == 0:
+        # its servers and workers find each other by a scheduler, which is one more process of the same command
+        return f'exec {shlex.quote(python)} -m ffdl.steps.processes server,scheduler "$0" -c {shlex.quote(_COMMAND)}'
     if spec.distribution == contract.MPI:
         if index:
             return f"exec {shlex.quote(python)} -m ffdl.steps.remote_server"
@@ -30,6 +33,8 @@ def no_worlds(spec: contract.JobSpec) -> str:
     """Why a script of this job can't use `learner.run`; nothing where it can."""
     if spec.distribution == contract.MPI:
         return "learner.run is not for distribution.kind mpi, where MPI brings processes together; use learner.session"
+    if spec.own_servers:
+        return f"learner.run is not for distribution.mode {spec.mode}; use learner.session"
     if spec.started > 1:
         return "learner.run is for one process in each learner; write processes: one, or use learner.session"
     return ""

@@ -134,7 +134,8 @@ class Worlds:
                 "size": len(needed),
                 "master": _master(self._members.get(needed[0]) if needed else None),
                 "addresses": self._addresses(needed),
-                "meeting": [[self._members[i].address, self._members[i].port] for i in needed if i in self._members],
+                "meeting": self._meeting(needed),
+                "serving": self._meeting(self.servers if self._spec.own_servers else []),
             }
             if member.learns:
                 world["rank"] = needed.index(member.index) if member.index in needed else 0
@@ -143,6 +144,11 @@ class Worlds:
     def _addresses(self, numbers: list[int]) -> list[list[Any]]:
         members = [self._members[number] for number in numbers if number in self._members]
         return [[member.address, member.data] for member in members]
+
+    def _meeting(self, numbers: list[int]) -> list[list[Any]]:
+        """Where frameworks' own processes of these meet."""
+        members = [self._members[number] for number in numbers if number in self._members]
+        return [[member.address, member.port] for member in members]
 
     def _goes_on(self, member: Member) -> bool:
         """Its command runs already, or has done all its work, in this very world."""

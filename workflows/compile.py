@@ -316,45 +316,22 @@ def _learner(job: TrainingJob, site: Site) -> Container:
     if spec.gpus:
         amounts["nvidia.com/gpu"] = str(int(spec.gpus))
     quantities = {name: m.Quantity(root=amount) for name, amount in amounts.items()}
-    mounts = [
-        *_job_mounts(read_only_helper=True),
-        _mount("run", contract.RUN_DIR),
-        _mount("agent", contract.AGENT_DIR, read_only=True),
-        _mount("shm", "/dev/shm"),
-    ]
-    if job.host_data:
-        mounts.append(_mount("host-data", contract.HOST_DATA_DIR, read_only=True))
     patch: dict[str, Any] = {"hostname": f"{JOB_ID}-{{{{inputs.parameters.index}}}}"}
     if spec.learners > 1:
         patch["subdomain"] = JOB_ID
     patch["terminationGracePeriodSeconds"] = int(spec.halt_grace + contract.KILL_GRACE)
     return Container(
         name="learner",
-        image=site.image(job.image),
-        command=[contract.AGENT_PYTHON, "-m", "ffdl.steps.agent"],
         env=_env(**{contract.INDEX_ENV: "{{inputs.parameters.index}}"}),
-        env_from=[m.EnvFromSource(secret_ref=m.SecretEnvSource(name=name)) for name in job.env_from_secret] or None,
         inputs=[Parameter(name="index")],
         labels={contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: "learner"},
-        init_containers=[
-            UserContainer(
-                name="agent",
-                image=site.image(AGENT_IMAGE),
-                image_pull_policy=site.pull_policy,
-                command=["python3", "-m", "ffdl.steps.install_agent", contract.AGENT_DIR],
-                security_context=unprivileged(read_only_root_filesystem=True),
-                volume_mounts=[_mount("agent", contract.AGENT_DIR)],
-            )
-        ],
         resources=m.ResourceRequirements(requests=quantities, limits=quantities),
-        security_context=unprivileged() if site.learners_non_root else None,
-        pod_security_context=_our_pod() if site.learners_non_root else None,
         node_selector=dict(job.node_selector) or None,
         tolerations=[m.Toleration(**t) for t in job.tolerations] or None,
         priority_class_name=job.priority_class,
-        volume_mounts=mounts,
         retry_strategy=_retry(learner_retry_expression(job)),
         pod_spec_patch=json.dumps(patch),
+        **_of_the_user(job, site),
     )
 
 
@@ -365,23 +342,60 @@ def _parameter_server(job: TrainingJob, site: Site) -> Container:
         "hostname": f"{JOB_ID}-ps-{{{{inputs.parameters.index}}}}",
         "terminationGracePeriodSeconds": int(job.spec.halt_grace + contract.KILL_GRACE),
     }
+    role = {contract.ROLE_ENV: contract.PARAMETER_SERVER, contract.INDEX_ENV: "{{inputs.parameters.index}}"}
     return Container(
         name=contract.PARAMETER_SERVER,
-        image=site.image(STEPS_IMAGE),
-        image_pull_policy=site.pull_policy,
-        command=["python3", "-P", "-m", "ffdl.steps.agent"],  # of our own package, not what lies in the working folder
-        env=_env(
-            **{contract.ROLE_ENV: contract.PARAMETER_SERVER, contract.INDEX_ENV: "{{inputs.parameters.index}}"},
-        ),
+        env=_env(**role),
         inputs=[Parameter(name="index")],
         labels={contract.LABEL_JOB: JOB_ID, contract.LABEL_ROLE: contract.PARAMETER_SERVER},
         resources=m.ResourceRequirements(requests=quantities, limits=quantities),
-        security_context=unprivileged(read_only_root_filesystem=True),
-        pod_security_context=_our_pod(),
-        volume_mounts=[*_job_mounts(read_only_helper=True), _mount("run", contract.RUN_DIR)],
         retry_strategy=_retry(learner_retry_expression(job)),
         pod_spec_patch=json.dumps(patch),
+        **(_of_the_user(job, site) if job.spec.own_servers else _of_ours(site)),
     )
+
+
+def _of_ours(site: Site) -> dict[str, Any]:
+    """A server that is our program."""
+    return {
+        "image": site.image(STEPS_IMAGE),
+        "image_pull_policy": site.pull_policy,
+        # of our own package, not what lies in the working folder
+        "command": ["python3", "-P", "-m", "ffdl.steps.agent"],
+        "security_context": unprivileged(read_only_root_filesystem=True),
+        "pod_security_context": _our_pod(),
+        "volume_mounts": [*_job_mounts(read_only_helper=True), _mount("run", contract.RUN_DIR)],
+    }
+
+
+def _of_the_user(job: TrainingJob, site: Site) -> dict[str, Any]:
+    """What runs the user's command, in the user's image."""
+    mounts = [
+        *_job_mounts(read_only_helper=True),
+        _mount("run", contract.RUN_DIR),
+        _mount("agent", contract.AGENT_DIR, read_only=True),
+        _mount("shm", "/dev/shm"),
+    ]
+    if job.host_data:
+        mounts.append(_mount("host-data", contract.HOST_DATA_DIR, read_only=True))
+    return {
+        "image": site.image(job.image),
+        "command": [contract.AGENT_PYTHON, "-m", "ffdl.steps.agent"],
+        "env_from": [m.EnvFromSource(secret_ref=m.SecretEnvSource(name=name)) for name in job.env_from_secret] or None,
+        "init_containers": [
+            UserContainer(
+                name="agent",
+                image=site.image(AGENT_IMAGE),
+                image_pull_policy=site.pull_policy,
+                command=["python3", "-m", "ffdl.steps.install_agent", contract.AGENT_DIR],
+                security_context=unprivileged(read_only_root_filesystem=True),
+                volume_mounts=[_mount("agent", contract.AGENT_DIR)],
+            )
+        ],
+        "security_context": unprivileged() if site.learners_non_root else None,
+        "pod_security_context": _our_pod() if site.learners_non_root else None,
+        "volume_mounts": mounts,
+    }
 
 
 def _network() -> Resource:

@@ -116,6 +116,7 @@ class TrainingJob:
             distribution=kind,
             processes=processes,
             servers=servers,
+            server_cpus=server_cpus,
             mode=(distribution.mode or "sync") if servers else "",
             completion="master" if kind == contract.MPI else manifest.completion or _completion(manifest),
             retry_attempts=retry.attempts,

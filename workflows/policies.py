@@ -67,10 +67,11 @@ class Distribution(Part):
     mode: Annotated[
         str | None,
         Key(
-            choice(*contract.MODES),
+            choice(*contract.MODES, *contract.OWN_SERVERS),
             "What servers do with what learners send: `sync`: the optimizer's step with the mean of all gradients "
             "(without it, this). `async`: with each as it comes. `easgd`: they and the learners draw near each other. "
-            "`average`: the mean of all learners' parameters.",
+            "`average`: the mean of all learners' parameters. `tensorflow`, `mxnet`: servers are the framework's own, "
+            "and run the command.",
         ),
     ] = None
     processes: Annotated[

@@ -126,3 +126,37 @@ def test_mpi_has_words_of_its_own_for_who_is_who() -> None:
     made = environment(place=place, distribution="mpi", env={"A": "theirs"})
     assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK", "TF_CONFIG", "JAX_PROCESS_ID"} & made.keys()
     assert (made["HYDRA_LAUNCHER"], made["A"], made["MASTER_ADDR"]) == ("ssh", "theirs", "job-0.job")
+
+
+def served(mode: str, index: int, role: str, **changes: Any) -> dict[str, str]:
+    meeting, serving = (("10.0.0.1", 5000), ("10.0.0.2", 5001)), (("10.0.0.8", 5008), ("fd00::9", 5009))
+    place = replace(PLACE, index=index, rank=index, size=2, role=role, meeting=meeting, serving=serving)
+    return environment(place=place, learners=2, distribution="parameter-server", servers=2, mode=mode, **changes)
+
+
+def test_tensorflow_has_servers_of_its_own() -> None:
+    """They run the command as the chief and the workers do, and are told what they are."""
+    told = [json.loads(served("tensorflow", index, "parameter-server")["TF_CONFIG"]) for index in (0, 1)]
+    cluster = {"chief": ["10.0.0.1:5000"], "worker": ["10.0.0.2:5001"], "ps": ["10.0.0.8:5008", "[fd00::9]:5009"]}
+    assert told == [{"cluster": cluster, "task": {"type": "ps", "index": index}} for index in (0, 1)]
+    made = served("tensorflow", 1, "learner")
+    assert json.loads(made["TF_CONFIG"]) == {"cluster": cluster, "task": {"type": "worker", "index": 0}}
+    assert not {"LEARNER_ID", "RANK"} & served("tensorflow", 1, "parameter-server").keys()
+    assert (made["LEARNER_ID"], made["RANK"]) == ("2", "1")
+
+
+def test_mxnet_has_servers_of_its_own() -> None:
+    """All meet at the scheduler, which is where the first server is."""
+    wanted = {
+        "DMLC_ROLE": "server",
+        "DMLC_PS_ROOT_URI": "10.0.0.8",
+        "DMLC_PS_ROOT_PORT": "5008",
+        "DMLC_NUM_SERVER": "2",
+        "DMLC_NUM_WORKER": "2",
+    }
+    made = served("mxnet", 1, "parameter-server")
+    assert {name: made.get(name) for name in wanted} == wanted
+    made = served("mxnet", 1, "learner")
+    assert {name: made.get(name) for name in wanted} == wanted | {"DMLC_ROLE": "worker"}
+    assert "TF_CONFIG" not in made
+    assert not [name for name in served("sync", 1, "learner") if name.startswith("DMLC_")]

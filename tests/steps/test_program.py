@@ -35,6 +35,14 @@ def test_with_mpi_learner_1_alone_runs_it() -> None:
     assert shlex.split(of(distribution="mpi", processes="one"))[3] == "3"
 
 
+def test_servers_run_what_is_theirs() -> None:
+    """Ours, the framework's, or that and MXNet's scheduler beside the first of them."""
+    server = {"role": contract.PARAMETER_SERVER, "distribution": "parameter-server", "servers": 2}
+    assert of(mode="sync", **server).endswith("-m ffdl.learner.serving")
+    assert of(mode="tensorflow", **server) == of(1, mode="mxnet", **server) == "python train.py"
+    assert " -m ffdl.steps.processes server,scheduler " in of(mode="mxnet", **server)
+
+
 @pytest.mark.parametrize(
     ("learners", "hosts"), [(1, ["job-0 slots=2"]), (2, ["job-0.job slots=2", "job-1.job slots=2"])]
 )

@@ -402,3 +402,17 @@ def test_a_journal_of_the_version_before_is_read() -> None:
     state = State()
     state.apply({"kind": "world", "generation": 4})
     assert (state.generation, state.step) == (4, -1)
+
+
+@pytest.mark.parametrize("mode", ["tensorflow", "mxnet"])
+def test_a_framework_s_own_server_may_end_before_the_job(mode: str) -> None:
+    """MXNet's do when no worker needs them any more, TensorFlow's never: either is no failure."""
+    job = begun_with_a_server(mode)
+    meets = job.worlds.message(job.members[0])["serving"]
+    assert meets == [[job.members[~0].address, job.members[~0].port]]
+    generation = job.state.generation
+    assert job.message(3, {"type": "done", "generation": generation}, 1.0) == []
+    assert job.message(1, {"type": "done", "generation": generation}, 2.0) == []
+    effects = job.message(2, {"type": "done", "generation": generation}, 3.0)
+    assert (sent(effects, 1), sent(effects, 3)) == (["released"], ["complete"])
+    assert job.state.completed

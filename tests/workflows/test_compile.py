@@ -168,6 +168,20 @@ def test_parameter_servers_are_pods_of_their_own() -> None:
     assert (spec.servers, spec.mode, spec.completion) == (2, "sync", "all")
 
 
+@pytest.mark.parametrize("mode", ["tensorflow", "mxnet"])
+def test_a_framework_s_own_servers_are_what_learners_are_but_for_gpus(mode: str) -> None:
+    """They run the user's command in the user's image, with what servers were given."""
+    result = compiled(gpus=2, cpus=4, **servers(cpus=0.5, mode=mode), env_from_secret=["mine"])
+    pods = [template(result, name) for name in ("learner", "parameter-server")]
+    learner, server = (pod["container"] for pod in pods)
+    for key in ("image", "command", "envFrom", "volumeMounts"):
+        assert server[key] == learner[key]
+    assert pods[1]["initContainers"] == pods[0]["initContainers"]
+    assert server["resources"]["limits"] == {"cpu": "500m", "memory": "512000000"}
+    spec = JobSpec.from_json(result.config["job.json"].decode())
+    assert (spec.servers, spec.server_cpus, spec.mode, spec.lockstep) == (1, 0.5, mode, True)
+
+
 def test_parameter_servers_without_a_word_are_one() -> None:
     spec = JobSpec.from_json(compiled(**servers(mode="easgd")).config["job.json"].decode())
     assert (spec.servers, spec.mode) == (1, "easgd")
