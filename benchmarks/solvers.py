@@ -107,7 +107,8 @@ def picture(curves: dict[str, Curve], seconds: float) -> str:
     ends = sorted((y(curve[-1][1]), way) for way, curve in curves.items())
     lowest = float("-inf")
     for way, colour in zip(WAYS, COLOURS, strict=True):
-        points = " ".join(f"{x(at):.1f},{y(share):.1f}" for at, share in curves[way] if share >= LOWEST)
+        begins = next((at for at, share in curves[way] if share >= LOWEST), seconds)
+        points = " ".join(f"{x(at):.1f},{y(share):.1f}" for at, share in curves[way] if at >= begins)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
     for end, way in ends:  # names beside the ends of their lines, one below the other
         lowest = max(end + 4, lowest + 14)
