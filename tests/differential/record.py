@@ -99,6 +99,8 @@ def ended(key: str, nodes: Mapping[str, Any], start: float) -> dict[str, Any]:
         "result": outputs.get("result"),
         "containers": dict(_containers(key, nodes)),
     }
+    if node.get("progress") not in ("0/1", "1/1"):  # it has told of its own
+        seen["progress"] = node.get("progress")
     if node.get("finishedAt"):  # not of every one that a deadline has ended
         seen["at"] = trees.seconds(node["finishedAt"]) - start
     return {name: value for name, value in seen.items() if value not in (None, [], {})}

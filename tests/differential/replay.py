@@ -130,6 +130,7 @@ class _Machine:
             seen.get("result"),
             {name: ContainerEnd(**end) for name, end in seen.get("containers", {}).items()},
             finished_at=self.start + seen["at"] if "at" in seen else None,
+            progress=seen.get("progress", ""),
         )
 
 
