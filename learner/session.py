@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, TypeVar, Union
 
 from . import contract
 from .errors import PeerLost
+from .values import count, number
 from .world import World
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the rest is imported when a session begins: importing this 
     from .overlay import Overlay
     from .parameter_server import Optimizer, Parameters, ParameterServer
     from .saver import Saver
+    from .termination import Termination
 
     State = Union[Dict[Any, Any], Callable[[], Dict[Any, Any]]]
 
@@ -30,7 +31,6 @@ CHECKPOINT_DIR_ENV = "CHECKPOINT_DIR"
 BY_HAND = {"interval": 60.0, "keep": 3}  # a job's defaults
 NEXT_WORLD_WITHIN = 60.0  # seconds from the loss of another learner until the job's helper has noticed
 LOSS_TOLD_WITHIN = 5.0  # seconds that an error of one's own waits to hear that it was another's
-LONGEST_METRIC_NAME = 200  # characters
 
 
 class Halted(SystemExit):
@@ -95,7 +95,7 @@ class Session:
         self._step = 0
         self._saved_step = 0
         self._saved_at = time.monotonic()
-        self._previous_handler: Any = None
+        self._termination: Optional[Termination] = None
         told = self._join()
         self._enter(told)
         self._interval: Optional[float] = told.get("interval")
@@ -107,7 +107,9 @@ class Session:
             about = {"generation": self.generation, "epoch": told.get("epoch", 0), "world_size": self.size}
             self._saver = Saver(os.path.abspath(folder), told.get("keep", 1), about, self._committed)
         if self._channel is not None or self._saver is not None:
-            self._watch_for_termination()
+            from .termination import Termination
+
+            self._termination = Termination(self._terminated, self._forget)
 
     def restore(self) -> Optional[Dict[Any, Any]]:
         """The state of the last committed checkpoint, or None.
@@ -139,13 +141,13 @@ class Session:
         this commits the state and raises Halted. Raises TypeError for a state that can't be saved or a metric that is
         not a number.
         """
-        step = _count("step", step)
+        step = count("step", step)
         self._step = step
         now = time.monotonic()
         channel = self._channel
         if channel is not None:
-            of = None if of is None else _count("of", of)
-            channel.record(step, of, {name: _number(name, value) for name, value in metrics.items()}, now)
+            of = None if of is None else count("of", of)
+            channel.record(step, of, {name: number(name, value) for name, value in metrics.items()}, now)
             if channel.halted(now):
                 self._halt = True
             self.look()
@@ -359,74 +361,20 @@ class Session:
         if self._channel is not None:
             self._channel.close({"type": "bye"})
         self._channel = self._saver = None
-        self._stop_watching()
+        if self._termination is not None:
+            self._termination.end()
 
-    def _watch_for_termination(self) -> None:
-        """Makes SIGTERM a halt, until the session ends. Only a program's main thread may do so."""
-        import signal
-        import threading
-
-        if threading.current_thread() is threading.main_thread():
-            _watching.append(self)
-            self._previous_handler = signal.signal(signal.SIGTERM, self._on_termination)
-
-    def _on_termination(self, number: int, frame: Any) -> None:
+    def _terminated(self) -> None:
         self._halt = True
-        if callable(self._previous_handler):
-            self._previous_handler(number, frame)
-
-    def _stop_watching(self) -> None:
-        import signal
-
-        if self in _watching:
-            _watching.remove(self)
-            # == and not `is`: each look at a method makes a new object of it
-            if signal.getsignal(signal.SIGTERM) == self._on_termination:
-                signal.signal(signal.SIGTERM, self._previous_handler or signal.SIG_DFL)
 
     def _forget(self) -> None:
+        """In a forked child (a data loader), which has no session: that is its parent's."""
         self._overlay = self._server = None  # their connections are the parent's: closed with the last reference
         if self._channel is not None:
             self._channel.drop()
         self._channel = self._saver = None
         self._halt = False
-        self._stop_watching()
-
-
-_watching: List[Session] = []
-
-
-def _forget_in_child() -> None:
-    """A forked child (a data loader) has no session: that is its parent's. SIGTERM ends the child as ever."""
-    for job in reversed(_watching[:]):
-        job._forget()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def _say(text: str) -> None:
     print(f"ffdl: {text}", file=sys.stderr, flush=True)
-
-
-def _count(name: str, value: Any) -> int:
-    if type(value) is not int:
-        try:
-            value = operator.index(value)
-        except TypeError:
-            raise TypeError(f"{name} must be a whole number, but is {value!r:.80}") from None
-    if value < 0:
-        raise ValueError(f"{name} must not be negative, but is {value}")
-    return int(value)
-
-
-def _number(name: str, value: Any) -> Union[int, float]:
-    if len(name) > LONGEST_METRIC_NAME:
-        raise ValueError(f"the metric {name[:20]}… has a name of more than {LONGEST_METRIC_NAME} characters")
-    if type(value) is float or type(value) is int:
-        return value
-    try:
-        plain = value.item() if hasattr(value, "item") else value
-        return int(plain) if isinstance(plain, int) else float(plain)
-    except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"the metric {name!r} is not a number but {type(value).__name__}: {value!r:.80}") from None
