@@ -245,11 +245,10 @@ def test_without_an_api_server_it_does_not_begin(server: ApiServer, tmp_path: Pa
     with pytest.raises(KubeError, match="the API server can't be reached"):
         new_view(server, tmp_path, patience=0.5)
     server.start()
-    server.fail("list", "pods", lambda handler: handler.error(403, "Forbidden"))
-    server.fail("list", "pods", lambda handler: handler.error(403, "Forbidden"))
-    server.fail("list", "pods", lambda handler: handler.error(403, "Forbidden"))
+    for _ in range(50):
+        server.fail("list", "pods", lambda handler: handler.error(403, "Forbidden"))
     with pytest.raises(KubeError, match="403: Forbidden"):
-        new_view(server, tmp_path, patience=0.3)
+        new_view(server, tmp_path, patience=2.0)
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
