@@ -1,6 +1,6 @@
 """The solvers beside each other where one of four learners is slow: how well digits are read, over time.
 
-    python benchmarks/solvers.py [--launches 3] [--seconds 20] [--svg docs/solvers.svg]
+    python benchmarks/solvers.py [--launches 3] [--seconds 20] [--svg FILE]
 
 Four learners train the network of examples/digits with 16 images each a step; the fourth one sleeps after each of its
 steps as long as 4 of them take. In each launch the ways are measured in turn: the overlay, and one parameter server in
