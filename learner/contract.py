@@ -216,6 +216,10 @@ class JobSpec:
         """Servers run the command: they are the framework's own."""
         return self.mode in OWN_SERVERS
 
+    def checkpoint_folder(self, role: str, index: int) -> str:
+        """Where in CHECKPOINT_DIR the library saves what member `index` in its role has."""
+        return "" if self.learners == 1 and role == LEARNER else member_name(role, index)
+
     @property
     def slots(self) -> int:
         """Processes that a learner has room for, one for each of its GPUs."""

@@ -8,74 +8,56 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import selectors
 import signal
 import socket
 import sys
-import threading
 import time
 import uuid
-from dataclasses import replace
-from typing import Any
 
 from ..learner import contract
 from ..learner.checkpoint import committed
-from . import exits, mpi
+from . import exits, told
 from .channel import Message
 from .command import Command
-from .environment import Place, given, learner_environment
-from .library import chosen_python, copy_library, free_port
+from .identity import Identity, load
+from .library import free_port
 from .link import Link, address_file, helper_wait
 from .metrics import Extractor
 from .oom import MemoryCgroup
 from .output import Output
-from .program import no_worlds, program
-from .safe_files import make_readable, walk
+from .program import no_worlds
+from .safe_files import make_readable
 from .script import Heard, Script
+from .start import start
+from .still import STILL_MOST, Still
+from .written import Written, fingerprint
 
 HALTED_PAUSE = 2.0  # seconds a script that has halted gets to end by itself
 LEAVE_GRACE = 30.0  # seconds a command gets when the job has ended without it
 ANSWER_WITHIN = 15.0  # seconds a halting agent waits to hear what its outcome is worth
-READABLE_EVERY = 15.0  # seconds between two looks at the modes of what the command has written
-STILL_MOST = 30.0  # seconds that a command may be stopped while other learners wait for it
-STILL_LOOK = 2.0
 LONG_RUN = 60.0  # seconds: a command that lived that long was not killed within moments of its start
 
 
 class Agent:
     """One attempt of one learner, or parameter server. `run` returns the exit code of the pod."""
 
-    def __init__(
-        self,
-        spec: contract.JobSpec,
-        job_id: str,
-        index: int,
-        attempt: int,
-        token: str,
-        secret: dict[str, str],
-        role: str = contract.LEARNER,
-    ) -> None:
-        self.spec, self.job_id, self.index, self.attempt, self.role = spec, job_id, index, attempt, role
-        self._name = contract.member_name(role, index)
-        self._secret = secret
-        self._run_dir = contract.path(contract.RUN_DIR)
+    def __init__(self, identity: Identity, token: str) -> None:
+        self.identity, self.spec = identity, identity.spec
         self._port = free_port()
         join = {
             "token": token,
-            "role": role,
-            "index": index,
+            "role": identity.role,
+            "index": identity.index,
             "incarnation": uuid.uuid4().hex,
-            "attempt": attempt,
-            "address": os.environ.get(contract.POD_IP_ENV) or "127.0.0.1",
+            "attempt": identity.attempt,
+            "address": identity.address,
             "port": self._port,
         }
-        self._together = spec.distribution != "none"
-        self._serves = spec.distribution == contract.MPI and index > 0  # what another learner's command starts here
         self._door: socket.socket | None = None
-        if self._together:
-            self._door = _listener(str(join["address"]))
+        if identity.together:
+            self._door = _listener(identity.address)
             join["data"] = self._door.getsockname()[1]
         now = time.monotonic()
         self._link = Link(address_file(), join, now)
@@ -87,8 +69,7 @@ class Agent:
         self._world: Message | None = None
         self._generation = 0  # of the world in which the command was started, or went on
         self._broken = False  # that world is over, and the next has not been announced
-        self._still_since: float | None = None  # since when the command stands still
-        self._still_look = 0.0
+        self._still, self._written = Still(), Written(identity)
         self._renewing: float | None = None  # deadline of a command that can't go on in another world by itself
         self._exit: int | None = None
         self._halting: float | None = None  # deadline
@@ -99,13 +80,14 @@ class Agent:
         self._restart_at: float | None = None
         self._restarts = self._kills = 0
         self._files: tuple[int, int] = (0, 0)
-        self._readable_at = 0.0
         self._terminated = self._said_shell = False
-        own = os.path.join(contract.path(contract.LOG_DIR), self._name)
-        self._output = Output(own, job_id, self._name, _extractor(spec))
+        logs = os.path.join(contract.path(contract.LOG_DIR), identity.name)
+        self._output = Output(logs, identity.job_id, identity.name, _extractor(identity.spec))
         heard = Heard(self._place, self._whole_place, self._committed, self._restored)
-        self._script = Script(self._run_dir, self._selector, self._output, heard, self._door, no_worlds(spec))
-        newest = committed(self._checkpoint_dir()) if self._together else []
+        self._script = Script(
+            identity.run_dir, self._selector, self._output, heard, self._door, no_worlds(identity.spec)
+        )
+        newest = committed(identity.checkpoint_dir) if identity.together else []
         self._checkpoint = newest[0].step if newest else -1
 
     # --- the loop -------------------------------------------------------------------------------------------------
@@ -118,7 +100,7 @@ class Agent:
         if self._command is not None:
             self._command.signal(signal.SIGKILL)
             self._command.finish()
-        self._make_readable()
+        self._written.make_readable()
         self._output.close()
         if self._exit == contract.EXIT_AGAIN:
             self._link.send({"type": contract.HALTED, "step": self._output.step}, time.monotonic())
@@ -159,7 +141,7 @@ class Agent:
 
     def _status(self) -> Message:
         said = {"step": self._output.step, "of": self._script.of, "metrics": self._output.numbers}
-        if self._together:
+        if self.identity.together:
             said |= {"generation": 0 if self._broken else self._generation, "checkpoint": self._checkpoint}
         finished = self._pending is not None and self._pending[0]["type"] == contract.DONE
         return {"running": self._command is not None, "finished": finished, **said}
@@ -226,11 +208,11 @@ class Agent:
         if self._ending:
             return
         if self._command is None:
-            if renewed and self._together:
+            if renewed and self.identity.together:
                 self._pending = None  # what it had done, or what had become of it, was in a world that is over
             if self._pending is None and self._restart_at is None:
                 self._start(now)
-        elif renewed and self._together:
+        elif renewed and self.identity.together:
             if self._script.renew():
                 self._generation = int(world.get("generation", 0))
             elif self._renewing is None:
@@ -250,15 +232,15 @@ class Agent:
         outcome = link.outcome
         if outcome is not None:
             link.outcome = None
-            if outcome.get("completed") or self.index in outcome.get("done", []):
+            if outcome.get("completed") or self.identity.index in outcome.get("done", []):
                 self._leave(contract.EXIT_DONE, "the job is complete", now)
             else:
-                code = outcome.get("failed", {}).get(str(self.index), contract.EXIT_FINAL)
+                code = outcome.get("failed", {}).get(str(self.identity.index), contract.EXIT_FINAL)
                 self._leave(int(code), f"the job has ended: {outcome.get('ended', '')}", now)
             return
         absent = now - link.absent_since
         if self._world is None:
-            if absent >= helper_wait(self.attempt) and self._leaving is None:
+            if absent >= helper_wait(self.identity.attempt) and self._leaving is None:
                 self._output.say("the job's helper can't be reached")
                 self._exit = contract.EXIT_AGAIN
         elif self._command is None and self._restart_at is None and self._pending is None:
@@ -275,8 +257,11 @@ class Agent:
     def _start(self, now: float) -> None:
         assert self._world is not None
         self._restart_at = None
+        self._generation = int(self._world.get("generation", 0))
+        self._kills, self._files = self._memory.kills(), fingerprint()
+        self._script.begin()
         try:
-            self._command = self._run_command()
+            self._command = start(self.identity, self._world, self._port, self._script.path, self._output.write)
         except OSError as error:
             self._output.say(f"the command can't be started: {error}")
             if error.errno in (errno.ENOSPC, errno.EDQUOT, None):  # no fault of the command's; None: copying files
@@ -290,60 +275,6 @@ class Agent:
             self._said_shell = True
             self._output.say(f"the image has no bash: the command is run by {self._command.shell}")
         self._link.send({"type": contract.HEARTBEAT, **self._status()}, now)
-
-    def _run_command(self) -> Command:
-        """Raises OSError."""
-        assert self._world is not None
-        rank, size = int(self._world.get("rank", self.index)), int(self._world.get("size", self.spec.learners))
-        self._generation = int(self._world.get("generation", 0))
-        meeting, serving = (
-            [(str(host), int(port)) for host, port in self._world.get(name) or ()] for name in ("meeting", "serving")
-        )
-        place = Place(
-            self.index,
-            rank,
-            size,
-            *self._master(),
-            socket=self._script.path,
-            library=copy_library(self._run_dir),
-            role=self.role,
-            meeting=meeting,
-            serving=serving,
-            mpi=self._mpi(),
-        )
-        environment = learner_environment(self.spec, self.job_id, place, given(), self._secret)
-        if python := os.environ.get(contract.PYTHON_ENV):
-            environment["PATH"] = chosen_python(self._run_dir, python, environment.get("PATH", ""))
-        for name in ("RESULT_DIR", "CHECKPOINT_DIR"):
-            os.makedirs(environment[name], exist_ok=True)
-        rendezvous = os.path.join(contract.path(contract.JOB_DIR), self.job_id)
-        with contextlib.suppress(OSError), open(rendezvous, "ab"):
-            pass
-        self._kills, self._files = self._memory.kills(), self._fingerprint()
-        self._script.begin()
-        text = program(self.spec, self.role, self.index, contract.path(contract.AGENT_PYTHON))
-        return Command(text, environment, environment["MODEL_DIR"], self._run_dir, self._output.write)
-
-    def _mpi(self) -> dict[str, str]:
-        """What MPI's launchers are told, once it lies there. Raises OSError."""
-        if self.spec.distribution != contract.MPI:
-            return {}
-        folder = os.path.join(self._run_dir, contract.MPI)
-        names = mpi.host_names(self.job_id, self.spec.learners)
-        mpi.write(folder, names, self.spec.slots, contract.path(contract.AGENT_PYTHON))
-        address = os.environ.get(contract.POD_IP_ENV, "")
-        return mpi.environment(folder, self.spec.slots, mpi.interface_with(address))
-
-    def _master(self) -> tuple[str, int]:
-        """Where the first learner is: its name if that resolves, else the address it joined with."""
-        assert self._world is not None
-        master = self._world.get("master") or {}
-        name = f"{self.job_id}-{master.get('index', 0)}.{self.job_id}"
-        port = master.get("port") or self._port
-        with contextlib.suppress(OSError, UnicodeError):
-            socket.getaddrinfo(name, port)
-            return name, port
-        return str(master.get("address") or "127.0.0.1"), port
 
     def _pump(self, descriptor: int) -> None:
         if self._command is None or not self._command.pump():
@@ -361,7 +292,7 @@ class Agent:
             return
         deadline = self._leaving[1] if self._leaving else self._halting if self._halting else self._renewing
         if deadline is None:
-            self._keep_readable(now)
+            self._written.keep_readable(now)
             self._keep_moving(command, now)
             self._keep_serving(command)
             return
@@ -383,26 +314,17 @@ class Agent:
     @property
     def _may_start(self) -> bool:
         """What others can't go on without has ended the world when it was killed: it starts again in the next one."""
-        alone = not self._together or (self.role == contract.LEARNER and not self.spec.lockstep)
+        alone = not self.identity.together or (self.identity.role == contract.LEARNER and not self.spec.lockstep)
         return alone or (self._world or {}).get("generation") != self._generation
 
     def _keep_moving(self, command: Command, now: float) -> None:
-        """A command that is stopped keeps those waiting that train with it: not for ever."""
-        if not self._together or now < self._still_look:
-            return
-        self._still_look = now + STILL_LOOK
-        if not command.stands_still():
-            self._still_since = None
-        elif self._still_since is None:
-            self._still_since = now
-        elif now - self._still_since > STILL_MOST:
-            self._still_since = None
+        if self.identity.together and self._still.too_long(command, now):
             self._output.say(f"the command was stopped {STILL_MOST:.0f} s ago, and the other learners wait for it")
             command.signal(signal.SIGKILL)
 
     def _keep_serving(self, command: Command) -> None:
         """Where another learner's command runs here too, its end there does not tell that memory ran out here."""
-        if self._serves and self._memory.kills() > self._kills:
+        if self.identity.serves and self._memory.kills() > self._kills:
             command.signal(signal.SIGKILL)
 
     def _follow_nothing(self, now: float) -> None:
@@ -426,14 +348,14 @@ class Agent:
         self._command = None
         self._script.finish()
         self._output.flush()
-        self._make_readable()
+        self._written.make_readable()
         if self._leaving is not None:
             return
-        if self._renewing is not None and self._halting is None and not (self._serves and out_of_memory):
+        if self._renewing is not None and self._halting is None and not (self.identity.serves and out_of_memory):
             self._renewing, self._signalled = None, False
             self._start(now)
             return
-        progressed = self._script.checkpointed or self._fingerprint() != self._files
+        progressed = self._script.checkpointed or fingerprint() != self._files
         if progressed or now - command.started > LONG_RUN:
             self._restarts = 0
         asked, signalled, restarts = self._halting is not None, self._signalled, self._restarts
@@ -486,67 +408,22 @@ class Agent:
     # --- what the script is told ----------------------------------------------------------------------------------
 
     def _whole_place(self) -> Message:
-        """The world as it is."""
         assert self._world is not None
-        names = ("generation", "rank", "size", "addresses", "servers", "mode", "key", "step")
-        return {"type": contract.WORLD, **{name: self._world.get(name) for name in names}}
+        return told.whole(self._world)
 
     def _place(self) -> Message:
-        """What a session is told. Each learner is a world of its own, unless the library brings them together."""
         assert self._world is not None
-        alone = not self._together or no_worlds(self.spec)
-        return {
-            **({"rank": 0, "size": 1} if alone else self._whole_place()),
-            "type": contract.WORLD,
-            "generation": self._world.get("generation", 0),
-            "checkpoint_dir": self._checkpoint_dir(),
-            "interval": self.spec.checkpoint_interval,
-            "steps": self.spec.checkpoint_steps,
-            # where one has saved the next step, and another has not yet, the one before is what all have
-            "keep": max(2, self.spec.checkpoint_keep) if self._together else self.spec.checkpoint_keep,
-            "epoch": self._link.epoch,
-            "learners": self.spec.learners,
-            "index": self.index,
-        }
+        return told.place(self.identity, self._world, self._link.epoch)
 
     def _committed(self, step: int) -> None:
         self._checkpoint = step
-        make_readable(os.path.join(self._checkpoint_dir(), f"step-{step}"))
+        make_readable(os.path.join(self.identity.checkpoint_dir, f"step-{step}"))
         self._link.send({"type": contract.CHECKPOINTED, "step": step}, time.monotonic())
 
     def _restored(self, step: int) -> None:
-        if self._together:
+        if self.identity.together:
             self._checkpoint = step
             self._link.send({"type": contract.HEARTBEAT, **self._status()}, time.monotonic())
-
-    def _checkpoint_dir(self) -> str:
-        folder = contract.path(contract.CHECKPOINT_DIR)
-        alone = self.spec.learners == 1 and self.role == contract.LEARNER
-        return folder if alone else os.path.join(folder, self._name)
-
-    # --- files ----------------------------------------------------------------------------------------------------
-
-    def _fingerprint(self) -> tuple[int, int]:
-        """Changes when a file in the job's checkpoint folder does."""
-        files = [changed for _, _, changed in walk(contract.path(contract.CHECKPOINT_DIR))]
-        return len(files), max(files, default=0)
-
-    def _keep_readable(self, now: float) -> None:
-        """For shipping, and in case there is no time at the end. In a thread: the files may be many and far away."""
-        if now >= self._readable_at:
-            self._readable_at = float("inf")
-            threading.Thread(target=self._make_readable_once, name="readable", daemon=True).start()
-
-    def _make_readable_once(self) -> None:
-        began = time.monotonic()
-        self._make_readable()
-        now = time.monotonic()
-        self._readable_at = now + max(READABLE_EVERY, 20 * (now - began))
-
-    def _make_readable(self) -> None:
-        for folder in (self.spec.result_dir(self.job_id), contract.path(contract.CHECKPOINT_DIR)):
-            make_readable(folder)
-        make_readable(contract.path(contract.LOG_DIR))
 
 
 def _listener(address: str) -> socket.socket:
@@ -558,26 +435,10 @@ def _extractor(spec: contract.JobSpec) -> Extractor | None:
     return Extractor(spec.metrics) if spec.metrics.get("type") == "regex_extractor" else None
 
 
-def _load(folder: str, name: str) -> str:
-    with open(os.path.join(contract.path(folder), name), encoding="utf-8") as stream:
-        return stream.read()
-
-
 def main() -> int:
     """The program."""
     try:
-        spec = contract.JobSpec.from_json(_load(contract.CONFIG_DIR, contract.JOB_FILE))
-        token = _load(contract.TOKEN_DIR, contract.TOKEN_FILE).strip()
-        secret: dict[str, Any] = {}
-        with contextlib.suppress(FileNotFoundError):
-            secret = json.loads(_load(contract.TOKEN_DIR, contract.SECRET_ENV_FILE))
-        index, attempt = int(os.environ[contract.INDEX_ENV]), int(os.environ.get(contract.ATTEMPT_ENV) or 0)
-        role = os.environ.get(contract.ROLE_ENV) or contract.LEARNER
-        if role == contract.PARAMETER_SERVER:
-            spec = replace(spec, cpus=spec.server_cpus, metrics={}, gpus=0.0)
-            if not spec.own_servers:
-                spec, secret = replace(spec, env={}), {}
-        agent = Agent(spec, os.environ[contract.JOB_ID_ENV], index, attempt, token, secret, role)
+        agent = Agent(*load())
     except (OSError, ValueError, KeyError) as error:
         print(f"ffdl: the learner can't start: {error}", file=sys.stderr)
         return contract.EXIT_AGAIN if isinstance(error, OSError) else contract.EXIT_FINAL

@@ -11,6 +11,7 @@ import os
 from ..learner import contract
 from . import archive, restore, step
 from .fetch import Arrived, fetch_all
+from .program import in_step
 from .retrying import Patience, Stop
 from .storage import Objects, StoreError, credentials, open_store, retry_seconds
 
@@ -29,7 +30,7 @@ def download(stop: Stop) -> None:
     bring_data(job, patience, stop)
     if results is not None:
         root = contract.path(contract.CHECKPOINT_DIR)
-        restore.restore(results, f"{job.id}/checkpoints/", root, patience, stop, step.say)
+        restore.restore(results, f"{job.id}/checkpoints/", root, patience, stop, step.say, in_step(job.spec))
 
 
 def make_folders(job: step.Job) -> None:

@@ -38,3 +38,11 @@ def no_worlds(spec: contract.JobSpec) -> str:
     if spec.started > 1:
         return "learner.run is for one process in each learner; write processes: one, or use learner.session"
     return ""
+
+
+def in_step(spec: contract.JobSpec) -> list[str]:
+    """Where in CHECKPOINT_DIR the members lie that go on from one step, which each of them must have."""
+    if not spec.lockstep or no_worlds(spec):
+        return []
+    learners = [spec.checkpoint_folder(contract.LEARNER, index) for index in range(spec.learners)]
+    return learners + [spec.checkpoint_folder(contract.PARAMETER_SERVER, index) for index in range(spec.servers)]

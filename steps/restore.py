@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,33 +93,70 @@ def restore(
     patience: Patience,
     stop: Stop,
     say: Callable[[str], None],
+    in_step: Sequence[str] = (),
 ) -> None:
     """Brings the newest whole checkpoint beneath `prefix` to `root`, a folder at a time, and a script's own snapshot.
 
-    Raises StoreError if the store has some and lets none be read: starting over would throw away what is still there.
+    Of the folders `in_step` it is the newest that all of them have. Raises StoreError if the store has some and lets
+    none be read: starting over would throw away what is still there.
     """
     entries = patience.run(lambda: list(objects.list(prefix)))
-    for where, remotes in sorted(committed(objects, entries, prefix, patience).items()):
-        folder = f"{root}/{where}".rstrip("/")
-        here = [(int(found.marker["sequence"]), found.step) for found in _committed_here(folder)]
-        for remote in remotes:
-            if here and max(here) >= remote.order:
-                break
-            if _restore_one(objects, remote, folder, patience, stop, say):
-                say(f"restored the checkpoint of step {remote.step}" + (f" of {where}" if where else ""))
-                break
+    found = committed(objects, entries, prefix, patience)
+    if not _restore_in_step(objects, found, root, patience, stop, say, in_step):
+        for where, remotes in sorted(found.items()):
+            here = [(int(one.marker["sequence"]), one.step) for one in _committed_here(root, where)]
+            for remote in remotes:
+                if here and max(here) >= remote.order:
+                    break
+                if _restore_one(objects, remote, where, root, patience, stop, say):
+                    break
     begun = os.path.isdir(f"{root}/{STAGING}")
     if any(entry.key == prefix + FILES_MANIFEST for entry in entries) and (begun or not own_files(root)):
         _restore_files(objects, prefix, root, patience, stop, say)
 
 
-def _committed_here(folder: str) -> list[checkpoint.Checkpoint]:
+def common_steps(found: Mapping[str, Sequence[Remote]], folders: Sequence[str]) -> list[int]:
+    """The steps of which every one of `folders` has a checkpoint, newest first."""
+    steps = [{remote.step for remote in found.get(where, ())} for where in folders]
+    return sorted(set[int]().union(*steps[:1]).intersection(*steps), reverse=True)
+
+
+def _restore_in_step(
+    objects: Objects,
+    found: Mapping[str, Sequence[Remote]],
+    root: str,
+    patience: Patience,
+    stop: Stop,
+    say: Callable[[str], None],
+    folders: Sequence[str],
+) -> bool:
+    """Whether all `folders` have a whole checkpoint of one step, from the store or as it was."""
+    here = [{one.step for one in _committed_here(root, where)} for where in folders]
+    newest = max(set[int]().union(*here[:1]).intersection(*here), default=-1)
+    for step in common_steps(found, folders):
+        if step <= newest:
+            break
+        wanted = [(where, one) for where in folders for one in found[where] if one.step == step]
+        if all(
+            step in steps or _restore_one(objects, one, where, root, patience, stop, say)
+            for steps, (where, one) in zip(here, wanted, strict=True)
+        ):
+            return True
+    if newest < 0 and folders and found:
+        say(f"{objects.where} has no step of which there is a whole checkpoint of every member")
+    return newest >= 0
+
+
+def _committed_here(root: str, where: str) -> list[checkpoint.Checkpoint]:
+    folder = f"{root}/{where}".rstrip("/")
     return checkpoint.committed(folder) if _is_folder(folder) else []
 
 
 def _restore_one(
-    objects: Objects, remote: Remote, folder: str, patience: Patience, stop: Stop, say: Callable[[str], None]
+    objects: Objects, remote: Remote, where: str, root: str, patience: Patience, stop: Stop, say: Callable[[str], None]
 ) -> bool:
+    """Whether it is there now."""
+    folder = f"{root}/{where}".rstrip("/")
     # As the library writes one: what a kill leaves is a folder without a marker.
     place = f"{folder}/{checkpoint.PREFIX}{remote.step}"
     with _volume(place):
@@ -152,6 +189,7 @@ def _restore_one(
         with contextlib.suppress(OSError):
             os.unlink(f"{place}/{checkpoint.COMMITTED}")
         return False
+    say(f"restored the checkpoint of step {remote.step}" + (f" of {where}" if where else ""))
     return True
 
 

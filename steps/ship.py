@@ -10,6 +10,7 @@ import sys
 
 from ..learner import contract
 from . import step
+from .program import in_step
 from .retrying import Patience, Stop
 from .shipping import Shipment, forbid_missing, ship_checkpoints, ship_logs
 from .storage import credentials, open_store, retry_seconds
@@ -34,7 +35,7 @@ def ship(checkpoints: bool, logs: bool, final: bool, stop: Stop) -> None:
     shipment = Shipment(objects, job.id, memory(), patience, stop, step.say)
     outcome = Outcome()
     if checkpoints or final:
-        outcome.missing |= ship_checkpoints(shipment, job.spec.checkpoint_keep, final).missing
+        outcome.missing |= ship_checkpoints(shipment, job.spec.checkpoint_keep, final, in_step(job.spec)).missing
     if logs or final:
         outcome.missing |= ship_logs(shipment).missing
     forbid_missing(outcome, objects)

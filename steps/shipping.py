@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -70,10 +70,11 @@ def ship_logs(shipment: Shipment) -> Outcome:
     return whole
 
 
-def ship_checkpoints(shipment: Shipment, keep: int, final: bool) -> Outcome:
+def ship_checkpoints(shipment: Shipment, keep: int, final: bool, in_step: Sequence[str] = ()) -> Outcome:
     """The last `keep` committed checkpoints and a script's own files. `final`: nobody writes any more.
 
-    Each checkpoint's marker goes up last and is taken away first. Raises StoreError.
+    Each checkpoint's marker goes up last and is taken away first. The newest step that all folders `in_step` have in
+    the store stays until there is a newer one. Raises StoreError.
     """
     root = shipment.settled(contract.path(contract.CHECKPOINT_DIR), contract.path(contract.JOB_DIR))
     if root is None:
@@ -83,15 +84,16 @@ def ship_checkpoints(shipment: Shipment, keep: int, final: bool) -> Outcome:
     entries = patience.run(lambda: list(objects.list(prefix)))
     remote = restore.committed(objects, entries, prefix, patience)
     outcome = Outcome()
-    for where in restore.folders(root):
-        there = {found.step: found for found in remote.get(where, [])}
-        base = prefix + (f"{where}/" if where else "")
-        for found in checkpoint.committed(f"{root}/{where}".rstrip("/"))[:keep]:
-            shipment.stop.check()
-            known = there.get(found.step)
-            if known is None or known.marker != found.marker:
-                _ship_one(shipment, root, found, base, entries, outcome)
-        _remove_old(shipment, base, keep)
+    folders = restore.folders(root)
+    here = [(where, found) for where in folders for found in checkpoint.committed(f"{root}/{where}".rstrip("/"))[:keep]]
+    here.sort(key=lambda pair: -pair[1].step)  # what members have of one step together: it does not stay long
+    for where, found in here:
+        shipment.stop.check()
+        known = {known.step: known for known in remote.get(where, [])}.get(found.step)
+        if known is None or known.marker != found.marker:
+            base = prefix + (f"{where}/" if where else "")
+            _ship_one(shipment, root, found, base, entries, outcome)
+    _remove_old(shipment, prefix, folders, keep, in_step)
     _ship_own_files(shipment, root, prefix, final, outcome)
     shipment.memory.save()
     return outcome
@@ -139,18 +141,22 @@ def _ship_one(
         _remove(shipment, [entry.key for entry in entries if entry.key.removeprefix(folder) in unused])
 
 
-def _remove_old(shipment: Shipment, base: str, keep: int) -> None:
+def _remove_old(shipment: Shipment, prefix: str, folders: Iterable[str], keep: int, in_step: Sequence[str]) -> None:
     """Removes checkpoints beyond the `keep` newest, and what unfinished ones left that are older than the newest."""
     objects, patience = shipment.objects, shipment.patience
-    entries = patience.run(lambda: list(objects.list(base)))
-    steps = restore.committed(objects, entries, base, patience).get("", [])
-    kept, names = {found.folder for found in steps[: max(1, keep)]}, {*checkpoint.OURS, checkpoint.COMMITTED}
-    for entry in sorted(entries, key=lambda entry: not entry.key.endswith("/" + checkpoint.COMMITTED)):
-        name = entry.key.removeprefix(base)
-        folder = base + name.partition("/")[0] + "/"
-        ours = name.startswith(checkpoint.PREFIX) and name.partition("/")[2] in names
-        if kept and ours and folder not in kept:
-            _remove(shipment, [entry.key])
+    entries = patience.run(lambda: list(objects.list(prefix)))
+    found = restore.committed(objects, entries, prefix, patience)
+    common = restore.common_steps(found, in_step)[:1]
+    names = {*checkpoint.OURS, checkpoint.COMMITTED}
+    entries.sort(key=lambda entry: not entry.key.endswith("/" + checkpoint.COMMITTED))
+    for where in folders:
+        base = prefix + (f"{where}/" if where else "")
+        kept = {one.folder for number, one in enumerate(found.get(where, ())) if number < keep or one.step in common}
+        for entry in entries if kept else ():
+            place, _, name = entry.key.removeprefix(base).partition("/")
+            ours = entry.key.startswith(base + checkpoint.PREFIX) and name in names
+            if ours and f"{base}{place}/" not in kept:
+                _remove(shipment, [entry.key])
 
 
 def _remove(shipment: Shipment, keys: Iterable[str]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from ..learner import contract
 from . import journal, safe_files, ship, step
 from .outside import workflow_of
+from .program import in_step
 from .retrying import Patience, Stop
 from .shipping import Shipment, ship_checkpoints, ship_logs
 from .storage import StoreError, credentials, open_store, retry_seconds
@@ -49,7 +50,7 @@ def store_results(stop: Stop) -> None:
     where = job.spec.result_dir(job.id)
     try:
         done = _store_files(shipment, job, where)
-        checkpoints = ship_checkpoints(shipment, job.spec.checkpoint_keep, final=True)
+        checkpoints = ship_checkpoints(shipment, job.spec.checkpoint_keep, True, in_step(job.spec))
         logs = ship_logs(shipment)
         for part in (checkpoints, logs):
             done.stored |= part.stored

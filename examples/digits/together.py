@@ -26,8 +26,7 @@ def train(job, epochs):
     rng.bit_generator.state = state["rng"]
     if job.world.servers:
         named = {str(place): weight for place, weight in enumerate(weights)}
-        rate = RATE / job.size if job.world.mode == "async" else RATE  # there each learner's gradient is a step
-        server = job.parameter_server(named, SGD(rate, MOMENTUM), state=state["server"])
+        server = job.parameter_server(named, optimizer(job), state=state["server"])
     for step in range(state["step"], steps):
         epoch, batch = divmod(step, batches)
         if batch == 0 or state["order"] is None:
@@ -50,6 +49,14 @@ def train(job, epochs):
             print(f"epoch {epoch + 1}/{epochs}: loss {loss:.4f}, accuracy {metrics['accuracy']:.4f}", flush=True)
         job.step(step + 1, of=steps, state=state, **metrics)
     return weights, accuracy_of(weights, *held_out)
+
+
+def optimizer(job):
+    if job.world.mode != "async":
+        return SGD(RATE, MOMENTUM)
+    # There each learner's gradient is a step, and those of others that come between act as momentum does (Mitliagkas
+    # and others, "Asynchrony begets momentum", 2016): as far as before, by steps of their own.
+    return SGD(RATE / (1 - MOMENTUM) / job.size)
 
 
 def own_random_numbers(rank):

@@ -6,6 +6,7 @@ import io
 import os
 import random
 import resource
+import shutil
 import signal
 import stat
 import threading
@@ -349,8 +350,6 @@ def peak_memory(pid: int):  # type: ignore[no-untyped-def]
 
 
 def lose_volume(job: Job) -> None:
-    import shutil
-
     shutil.rmtree(job.path(contract.JOB_DIR))
     job.path(contract.JOB_DIR).mkdir()
 
@@ -381,6 +380,62 @@ def test_each_independent_learner_gets_its_own_back(job: Job) -> None:
     job.good("download")
     assert [found.step for found in checkpoint.committed(str(job.checkpoints / "learner-1"))] == [5]
     assert [found.step for found in checkpoint.committed(str(job.checkpoints / "learner-2"))] == [7]
+
+
+TOGETHER = ("learner-1", "learner-2", "parameter-server-1")
+
+
+@pytest.fixture
+def together(job: Job) -> Job:
+    """Learners that go in lockstep, and their server."""
+    job.write_spec(learners=2, servers=1, distribution="parameter-server", mode="sync", checkpoint_keep=1)
+    job.good("download")
+    return job
+
+
+def saved(job: Job) -> list[list[int]]:
+    return [[found.step for found in checkpoint.committed(str(job.checkpoints / where))] for where in TOGETHER]
+
+
+def test_learners_in_lockstep_get_one_step_back(together: Job) -> None:
+    """What some were quicker to ship is of no use: each of them goes on from the last step that all have."""
+    job = together
+    for where in TOGETHER:
+        job.checkpoint(10, where=where)
+    job.good("ship", "--checkpoints")
+    job.checkpoint(20, where="learner-1")
+    job.checkpoint(20, where="parameter-server-1")
+    job.good("ship", "--checkpoints")
+    lose_volume(job)
+    job.good("download")
+    assert saved(job) == [[10], [10], [10]]
+    for where in TOGETHER:
+        job.checkpoint(20, where=where)
+    job.good("ship", "--checkpoints")
+    assert {found.name for found in job.stored.glob("checkpoints/*/*")} == {"step-20"}
+    for where in TOGETHER:
+        job.checkpoint(30, where=where)
+    assert "restored" not in job.good("download")
+
+
+def test_a_damaged_part_of_a_step_takes_all_back(together: Job) -> None:
+    """One member's is damaged in the store: the step before it is brought to all, again after a kill in between."""
+    job = together
+    job.write_spec(checkpoint_keep=2)
+    for step in (10, 20):
+        for where in TOGETHER:
+            job.checkpoint(step, where=where)
+    job.good("ship", "--checkpoints")
+    (job.stored / "checkpoints/learner-2/step-20/arrays.bin").write_bytes(b"torn")
+    lose_volume(job)
+    for _ in range(2):
+        assert "damaged" in job.good("download")
+        assert saved(job) == [[20, 10], [10], [10]]
+        shutil.rmtree(job.checkpoints / "parameter-server-1")
+    lose_volume(job)
+    shutil.rmtree(job.stored / "checkpoints/learner-2")
+    assert "no step of which there is a whole checkpoint of every member" in job.good("download")
+    assert saved(job) == [[20], [], [20]]
 
 
 def test_a_torn_checkpoint_is_never_restored(job: Job) -> None:
