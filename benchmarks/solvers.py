@@ -136,9 +136,11 @@ def work(text: str) -> None:
     rng = np.random.default_rng([3, together.rank])
     server = overlay = None
     if together.servers:
-        rate = RATE / together.size if together.mode == "async" else RATE  # there each learner's gradient is a step
+        rule = SGD(RATE, MOMENTUM)
+        if together.mode == "async":  # each learner's gradient is a step, and others between act as momentum does
+            rule = SGD(RATE / (1 - MOMENTUM) / together.size)
         every = 10 if together.mode in ("easgd", "average") else 1
-        server = together.parameter_server(parameters, SGD(rate, MOMENTUM), every=every)
+        server = together.parameter_server(parameters, rule, every=every)
     else:
         overlay = together.overlay()
     seen: list[tuple[float, list[np.ndarray]]] = []
