@@ -46,7 +46,7 @@ def view(server: ApiServer, tmp_path: Path) -> Iterator[ClusterView]:
     made.close()
 
 
-def new_view(server: ApiServer, folder: Path, patience: float = 5.0) -> ClusterView:
+def new_view(server: ApiServer, folder: Path, patience: float = cluster_view.START_PATIENCE) -> ClusterView:
     kube = Kube("127.0.0.1", server.port, str(server.folder), timeout=2.0)
     return ClusterView(kube, ID, str(folder / "journal"), patience, stream=1.0)
 
