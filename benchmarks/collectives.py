@@ -7,7 +7,7 @@ counts, as the slowest rank had it. Shown are gloo's time, and for each way how 
 the launches, least and most) and its processor time beside gloo's. The ways: `tcp` and `shared` all-reduce an array of
 one's own, `in place` one that `Overlay.empty` has made; `server` is a step of SGD with as many parameters at one
 parameter server. Needs PyTorch: PYTHON is one that has it (default: this one, else /usr/bin/python3). Exits with 1
-where a ratio is below what the README claims.
+where a ratio is below what is wanted.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ TEXT_MOST = 4096  # bytes
 SERVERS = 1 << 20  # the first server's rank, where all of a world need one
 READY = b"12345678"  # as long as keeps what comes after it aligned
 BLOCK = 1 << 19  # bytes that a server works on at a time: they are still in the processor's cache then
+FAR_BLOCK = 1 << 16  # the same where learners come by a network: the sooner the first goes back, the less it rests
 
 
 class Row:

@@ -14,7 +14,7 @@ from .errors import Mismatch
 
 SLOT = 1 << 20  # bytes of an array of its own that a rank shows the others at a time
 SLOTS = 3  # one is filled, one added up, one emptied: so one meeting a round is enough
-ADD_BLOCK = 1 << 16  # bytes of common memory added up at a time: still in the processor's cache when written
+ADD_BLOCK = 1 << 17  # bytes of common memory added up at a time: still in the processor's cache when written
 _PLACE = struct.Struct("=Q")  # behind a head: where in the common memory the array is
 _ELSEWHERE = (1 << 64) - 1
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Mapping, Optional
 import numpy as np
 
 from . import memory
-from .exchange import BLOCK, READY, SENDS, as_bytes
+from .exchange import BLOCK, FAR_BLOCK, READY, SENDS, as_bytes
 from .line import Line
 from .solvers import Solver, Update, solver
 
@@ -64,7 +64,7 @@ class Updates:
             raise
         self._size, self._has, self._over = size, has, over
         self._staleness, self._sent_as = about.get("staleness"), sent_as
-        self._most = BLOCK // kind.itemsize  # elements in a block
+        self._most = (BLOCK if common else FAR_BLOCK) // kind.itemsize  # elements in a block
         self._blocks = max(1, -(-count // self._most))
         self._total = np.empty(self._most, np.promote_types(kind, np.float32))
 
