@@ -108,8 +108,8 @@ def _suggestion(name: str) -> str:
 def app(ctx: click.Context) -> None:
     """Deep-learning training jobs, each one Argo Workflow, on this machine or a cluster.
 
-    Jobs are named by id, by any unambiguous beginning of it (with or without `training-`), by the job's name if only
-    one has it, or as @latest.
+    Jobs are named by id, by any unambiguous beginning of it (with or without `training-`), by the job's name, or as
+    @latest. A name that several have means the newest of them, to halt, resume and stop the only one that has not ended.
     """
 
 

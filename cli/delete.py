@@ -23,7 +23,7 @@ def command(settings: Settings, job_ids: tuple[str, ...], results: bool, every: 
     if every == bool(job_ids):
         raise click.UsageError("give the ids of jobs, or --all")
     engine = settings.engine()
-    found = list(engine.ids()) if every else list(dict.fromkeys(settings.find(name) for name in job_ids))
+    found = list(engine.ids()) if every else list(dict.fromkeys(settings.find(name, "only") for name in job_ids))
     if not found:
         tell("there are no jobs")
         return

@@ -20,7 +20,7 @@ def command(settings: Settings, job_ids: tuple[str, ...], no_wait: bool, timeout
     from ..engines.base import Refused
 
     engine = settings.engine()
-    found = [settings.find(text) for text in job_ids]
+    found = [settings.find(text, "unfinished") for text in job_ids]
     for job_id in found:
         engine.halt(job_id, wait=False)
     for job_id in found:

@@ -25,7 +25,7 @@ def command(
     A Workflow that is no training job goes on, too; all nodes of suspend templates that it waits at are let go, or with
     --node, --output or --fail one of them.
     """
-    found = [settings.find(text) for text in job_ids]
+    found = [settings.find(text, "unfinished") for text in job_ids]
     engine = settings.engine()
     if node is None and not outputs and fail is None:
         for job_id in found:

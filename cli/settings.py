@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from ..engines.base import Engine
+    from ..engines.status import JobStatus
     from ..workflows.catalogue import Catalogue
 
 FINE, JOB_FAILED, HALTED_CODE, INTERRUPTED = 0, 1, 3, 130
@@ -20,6 +21,7 @@ CLUSTER_KEYS = ("namespace", "context", "kubeconfig")
 CONFIG_KEYS = ("engine", *CLUSTER_KEYS, "catalogue")
 _KNOWN = f"{', '.join(CONFIG_KEYS[:-1])} and {CONFIG_KEYS[-1]}"
 LATEST = "@latest"
+Meant = Literal["newest", "unfinished", "only"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -64,8 +66,12 @@ class Settings:
             self._catalogue = read_catalogue(self.value("catalogue"))
         return self._catalogue
 
-    def find(self, text: str) -> str:
-        """The id of the one job that `text` means: an id, @latest, a job's whole name, or a beginning of an id."""
+    def find(self, text: str, meant: Meant = "newest") -> str:
+        """The id of the one job that `text` means: an id, @latest, a job's whole name, or a beginning of an id.
+
+        Of several jobs with one name it is the newest for who only looks; `meant="unfinished"` is for what changes a
+        job: the only one that has not ended, else refused; `meant="only"` for what can't be undone: always refused.
+        """
         from ..engines.base import NoSuchJob
 
         engine = self.engine()
@@ -78,19 +84,27 @@ class Settings:
             return text
         if not text:
             raise click.ClickException("an empty job id")
-        matches = [] if text.startswith("training-") else [job.id for job in engine.list() if job.name == text]
+        matches = [] if text.startswith("training-") else _meant(text, engine.list(), meant)
         matches = matches or [job_id for job_id in ids if job_id.startswith((text, f"training-{text}"))]
         if not matches:
             raise NoSuchJob(f"no job {text!r}; `ffdl list -a` shows all")
         if len(matches) > 1:
             some = ", ".join(matches[:4]) + (", …" if len(matches) > 4 else "")
-            raise click.ClickException(f"{text!r} may be any of {len(matches)} jobs: {some}")
+            raise click.ClickException(f"{text!r} may be any of {len(matches)} jobs: {some}; give an id")
         return matches[0]
 
     def _from_config(self, key: str) -> str | None:
         if self._config is None:
             self._config = _read_config()
         return self._config.get(key)
+
+
+def _meant(name: str, jobs: Sequence[JobStatus], meant: Meant) -> list[str]:
+    """The ids of those of the jobs, newest first, that somebody may mean by this name."""
+    named = [job for job in jobs if job.name == name]
+    if meant == "unfinished":
+        named = [job for job in named if not job.terminal] or named[:1]
+    return [job.id for job in (named[:1] if meant == "newest" else named)]
 
 
 def config_file() -> str:

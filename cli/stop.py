@@ -15,6 +15,6 @@ def command(settings: Settings, job_ids: tuple[str, ...]) -> None:
 
     To let a job go on later, halt it instead.
     """
-    for job_id in [settings.find(text) for text in job_ids]:
+    for job_id in [settings.find(text, "unfinished") for text in job_ids]:
         settings.engine().stop(job_id)
         tell(f"{job_id} is being stopped; `ffdl wait {job_id}` returns when it has ended")

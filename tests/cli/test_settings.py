@@ -89,12 +89,29 @@ def test_what_means_several_jobs_or_none_is_refused(shell):
     """Halting or deleting the wrong one can't be undone."""
     shell.job("training-abcdefghij", name="same")
     shell.job("training-abxyzxyzxy", name="same")
-    words = "may be any of 2 jobs: training-abxyzxyzxy, training-abcdefghij"
+    words = "may be any of 2 jobs: training-abxyzxyzxy, training-abcdefghij; give an id"
     assert shell.fails("show", "ab") == f"'ab' {words}"
-    assert shell.fails("show", "same") == f"'same' {words}"
+    assert shell.fails("stop", "same") == f"'same' {words}"
     assert shell.fails("show", "training-zz") == "no job 'training-zz'; `ffdl list -a` shows all"
     assert shell.fails("show", "") == "an empty job id"
     assert shell.fails("show", "../../etc") == "no job '../../etc'; `ffdl list -a` shows all"
+
+
+def test_a_name_means_the_newest_of_its_jobs_or_the_one_that_has_not_ended(shell):
+    """Whoever works on a script trains under one name all day."""
+    shell.job("training-aaaaaaaaaa", name="same", ago=90, state="FAILED")
+    halted = shell.job("training-bbbbbbbbbb", name="same", ago=60, state="HALTED")
+    newest = shell.job("training-cccccccccc", name="same", state="COMPLETED")
+    assert shell.ffdl("show", "same", "-o", "name").stdout.strip() == newest
+    assert f"{halted} goes on" in shell.ffdl("resume", "same").stderr
+    assert "may be any of 3 jobs" in shell.fails("delete", "same")
+
+
+def test_of_jobs_that_have_all_ended_the_newest_is_named_when_one_is_to_be_changed(shell):
+    """`ffdl halt` was too late, and says for which."""
+    shell.job("training-aaaaaaaaaa", name="same", ago=90, state="FAILED")
+    newest = shell.job("training-cccccccccc", name="same", state="COMPLETED")
+    assert newest in shell.fails("halt", "same")
 
 
 def test_latest_without_jobs_says_how_to_get_one(shell):
