@@ -109,7 +109,7 @@ def app(ctx: click.Context) -> None:
     """Deep-learning training jobs, each one Argo Workflow, on this machine or a cluster.
 
     Jobs are named by id, by any unambiguous beginning of it (with or without `training-`), by the job's name, or as
-    @latest. A name that several have means the newest of them, to halt, resume and stop the only one that has not ended.
+    @latest. Of several jobs with one name the newest is meant; by halt, resume and stop, the only one not at its end.
     """
 
 
