@@ -147,8 +147,13 @@ def _restore_in_step(
     return newest >= 0
 
 
+def member_folder(root: str, where: str) -> str:
+    """Where a member's checkpoints lie below `root`; a job of one learner has them there itself: `where` is ''."""
+    return f"{root}/{where}" if where else root
+
+
 def _committed_here(root: str, where: str) -> list[checkpoint.Checkpoint]:
-    folder = f"{root}/{where}".rstrip("/")
+    folder = member_folder(root, where)
     return checkpoint.committed(folder) if _is_folder(folder) else []
 
 
@@ -156,7 +161,7 @@ def _restore_one(
     objects: Objects, remote: Remote, where: str, root: str, patience: Patience, stop: Stop, say: Callable[[str], None]
 ) -> bool:
     """Whether it is there now."""
-    folder = f"{root}/{where}".rstrip("/")
+    folder = member_folder(root, where)
     # As the library writes one: what a kill leaves is a folder without a marker.
     place = f"{folder}/{checkpoint.PREFIX}{remote.step}"
     with _volume(place):

@@ -85,13 +85,15 @@ def ship_checkpoints(shipment: Shipment, keep: int, final: bool, in_step: Sequen
     remote = restore.committed(objects, entries, prefix, patience)
     outcome = Outcome()
     folders = restore.folders(root)
-    here = [(where, found) for where in folders for found in checkpoint.committed(f"{root}/{where}".rstrip("/"))[:keep]]
+    here = [
+        (where, found) for where in folders for found in checkpoint.committed(restore.member_folder(root, where))[:keep]
+    ]
     here.sort(key=lambda pair: -pair[1].step)  # what members have of one step together: it does not stay long
     for where, found in here:
         shipment.stop.check()
         known = {known.step: known for known in remote.get(where, [])}.get(found.step)
         if known is None or known.marker != found.marker:
-            base = prefix + (f"{where}/" if where else "")
+            base = os.path.join(prefix, where, "")
             _ship_one(shipment, root, found, base, entries, outcome)
     _remove_old(shipment, prefix, folders, keep, in_step)
     _ship_own_files(shipment, root, prefix, final, outcome)
@@ -150,7 +152,7 @@ def _remove_old(shipment: Shipment, prefix: str, folders: Iterable[str], keep: i
     names = {*checkpoint.OURS, checkpoint.COMMITTED}
     entries.sort(key=lambda entry: not entry.key.endswith("/" + checkpoint.COMMITTED))
     for where in folders:
-        base = prefix + (f"{where}/" if where else "")
+        base = os.path.join(prefix, where, "")
         kept = {one.folder for number, one in enumerate(found.get(where, ())) if number < keep or one.step in common}
         for entry in entries if kept else ():
             place, _, name = entry.key.removeprefix(base).partition("/")
