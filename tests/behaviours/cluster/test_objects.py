@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections import Counter
@@ -84,7 +85,7 @@ def test_fifty_jobs_at_once(user: ClusterUser) -> None:
 @pytest.mark.timeout(3600)
 def test_the_status_of_many_learners_after_many_halts(user: ClusterUser) -> None:
     """Pods that wait for a node go with each halt and come with each resume: what is shown stays right, and short."""
-    learners, halts = 200, 8
+    learners, halts = 200, int(os.environ.get("FFDL_TEST_HALTS", "8"))  # 20 take half an hour
     nowhere = {"node_selector": {"ffdl.org/nowhere": "here"}}
     job = user.train(user.command("true", cpus=0.01, memory="16MiB", learners=learners, placement=nowhere))
     began = time.monotonic()
