@@ -191,7 +191,8 @@ class Coordinator:
         elif kind == contract.CHECKPOINTED:
             step = count(message.get("step"), None)
             if step is not None and step > self.state.checkpoints.get(member.index, -1):
-                yield recorded(self.state, {"kind": "checkpoint", "index": member.index, "step": step})
+                about = {"index": member.index, "step": step, "of": member.of}
+                yield recorded(self.state, {"kind": "checkpoint", **about})
             member.checkpoint = member.checkpoint if step is None else step
             yield Ship()
         elif kind == contract.RESTARTED:

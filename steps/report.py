@@ -23,14 +23,21 @@ class Pace:
 
 
 def progress(coordinator: Coordinator) -> tuple[int, int] | None:
-    """(steps done, of how many), summed over the learners that say; None while none does."""
-    steps = [(m.step, m.of) for m in coordinator.members.values() if m.learns and m.step is not None and m.of]
-    if coordinator.state.completed and not steps:
-        return (1, 1)
+    """(steps done, of how many), summed over the learners of whom it is known; None while it is of none."""
+    completed = coordinator.state.completed
+    known = [reached(coordinator, index) for index in range(coordinator.spec.learners)]
+    steps = [(of if completed else min(step, of), of) for step, of in known if step is not None and of]
     if not steps:
-        return None
-    done = sum(of if coordinator.state.completed else min(step or 0, of or 0) for step, of in steps if of)
-    return done, sum(of or 0 for _, of in steps)
+        return (1, 1) if completed else None
+    return sum(done for done, _ in steps), sum(of for _, of in steps)
+
+
+def reached(coordinator: Coordinator, index: int) -> tuple[int | None, int | None]:
+    """(step, of how many): what the learner says, or, before its first step, the checkpoint that it goes on from."""
+    member, state = coordinator.members.get(index), coordinator.state
+    if member is not None and member.step is not None:
+        return member.step, member.of
+    return state.checkpoints.get(index), state.steps.get(index)
 
 
 def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, storing: str = "") -> dict[str, Any]:
@@ -38,13 +45,14 @@ def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, s
     state = coordinator.state
     members = [member for member in coordinator.members.values() if member.learns]
     first = coordinator.members.get(0) or next(iter(members), None)
-    share = progress(coordinator)
-    eta = pace.remaining(*share, now) if share and coordinator.formed and not coordinator.over else None
+    share, (step, of) = progress(coordinator), reached(coordinator, first.index if first else 0)
+    steps = coordinator.formed and not coordinator.over and any(member.step is not None for member in members)
+    eta = pace.remaining(*share, now) if share and steps else None
     joined = sum(1 for member in members if member.conn is not None)
     return {
         "progress": f"{share[0]}/{share[1]}" if share else "",
-        "step": first.step if first else None,
-        "of": first.of if first else None,
+        "step": step,
+        "of": of,
         "eta": round(eta, 1) if eta is not None else None,
         "metrics": first.metrics if first else {},
         "generation": state.generation,

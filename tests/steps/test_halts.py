@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 import time
 
@@ -34,6 +35,25 @@ def test_halts_at_random_moments_lose_nothing(job: Job) -> None:
     assert not (job.shared / "ffdl/helper/halted").exists()
     assert f"sum {expected_sum(400)}" in job.log()
     assert job.log().count("halted at step") == 3
+
+
+def test_before_a_resumed_job_steps_again_it_is_known_how_far_it_is(job: Job) -> None:
+    """Large models take minutes to be loaded: the list of jobs says "24%" meanwhile, not nothing."""
+    job.script("train.py", TRAIN)
+    job.configure(f"{sys.executable} train.py 100000")
+    helper, _ = job.helper(), job.agent()
+    until(lambda: (job.report().get("step") or 0) > 3, "steps")
+    job.suspend()
+    assert (job.ended(), helper.wait(WAIT)) == (75, 75)
+    (job.control / contract.CONTROL_REPORT).unlink()
+    job.suspend(False)
+    job.helper()
+    until(lambda: job.report().get("message") == "waiting for learners: 0 of 1 have joined", "the next helper's report")
+    report, halted = job.report(), int(re.search(r"halted at step (\d+)", job.log())[1])
+    assert (report["step"], report["of"], report["progress"]) == (halted, 100000, f"{halted}/100000")
+    assert report["eta"] is None
+    job.agent()
+    until(lambda: job.report()["step"] > halted and job.report()["eta"] is not None, "more steps")
 
 
 def test_halt_and_the_helper_killed_in_the_same_second(job: Job) -> None:
