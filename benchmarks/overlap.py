@@ -1,16 +1,17 @@
 """A step whose gradients travel while others are computed, against the longer one of computing and communication.
 
-    python benchmarks/overlap.py [--launches 7] [--mib 32] [--buckets 16] [--ways link,tcp,shared]
+    python benchmarks/overlap.py [--launches 7] [--mib 32] [--buckets 16] [--ways gpu,link,tcp,shared]
 
-Two learners compute buckets of gradients, one after the other (products of NumPy matrices, which leave Python's lock to
-other threads meanwhile), and hand each to `all_reduce_async` as soon as it is there. Each launch measures three things
-in turn: the computing alone, the communication alone, and both together. Computing is made as long as communication:
-there overlapping is worth most. Shown is the time of both together beside that of the longer one, and beside their sum.
+Two learners compute buckets of gradients, one after the other, and hand each to `all_reduce_async` as soon as it is
+there. Each launch measures three things in turn: the computing alone, the communication alone, and both together.
+Computing is made as long as communication: there overlapping is worth most. Shown is the time of both together beside
+that of the longer one, and beside their sum, and the learner's processor time in communication beside that time.
 
-`link`: each learner behind a link of 1 Gbit/s (network namespaces and `tc tbf`; needs root), where communication is
-mostly waiting. `tcp` and `shared`: between learners of one machine, where the processors move the bytes themselves: two
-learners on two cores leave none for it, so that there is next to nothing to be won. Exits with 1 where `link` is above
-1.15 times the longer one.
+`gpu`: each learner behind a link of 1 Gbit/s (network namespaces and `tc tbf`; needs root); computing is waiting, as
+for a GPU. `link`: the same, but computing is products of NumPy matrices, so that it competes with communication, both
+learners' and the link's own, for this machine's cores. `tcp` and `shared`: products, between learners of one machine,
+where the processors move the bytes themselves: two learners on two cores leave none for it, so that there is next to
+nothing to be won. Exits with 1 where `gpu` is above 1.15 times the longer one.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from processes import Together, launched
 
 MIB = 1 << 20
 LEARNERS = 2
+LINKED = {"gpu", "link"}
 LIMIT = 1.15
 REPEATS = 5
 SIDE = 256  # of the matrices
@@ -41,35 +43,37 @@ def main() -> int:
     parser.add_argument("--launches", type=int, default=7)
     parser.add_argument("--mib", type=int, default=32, help="of float32 gradients in all")
     parser.add_argument("--buckets", type=int, default=16)
-    parser.add_argument("--ways", default="link,tcp,shared")
+    parser.add_argument("--ways", default="gpu,link,tcp,shared")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         work(options.worker)
         return 0
     ways = options.ways.split(",")
-    if "link" in ways and os.geteuid():
+    if LINKED.intersection(ways) and os.geteuid():
         print("no link: network namespaces need root")
-        ways.remove("link")
+        ways = [way for way in ways if way not in LINKED]
     found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
-    with links(LEARNERS) if "link" in ways else contextlib.nullcontext([]) as names:
+    with links(LEARNERS) if LINKED.intersection(ways) else contextlib.nullcontext([]) as names:
         for launch in range(options.launches):
             for way in ways[launch % len(ways) :] + ways[: launch % len(ways)]:
-                about = {"shared": way == "shared", "mib": options.mib, "buckets": options.buckets}
-                found[way].append(launched(__file__, LEARNERS, inside=names if way == "link" else (), **about))
+                about = {"way": way, "mib": options.mib, "buckets": options.buckets}
+                found[way].append(launched(__file__, LEARNERS, inside=names if way in LINKED else (), **about))
     missed = False
     print(f"{options.mib} MiB in {options.buckets} buckets, {options.launches} launches; medians in ms (least - most)")
-    print(f"{'':8} {'computing':>10} {'communication':>14} {'together':>9} {'of the longer':>22} {'of the sum':>11}")
+    heading = f"{'':8} {'computing':>10} {'communication':>14} {'together':>9} {'of the longer':>22} {'of the sum':>11}"
+    print(f"{heading} {'CPU':>5}")
     for way, runs in found.items():
         times = [1000 * statistics.median(run[phase] for run in runs) for phase in PHASES]
         ratios = [run["together"] / max(run["computing"], run["communication"]) for run in runs]
         of_sum = statistics.median(run["together"] / (run["computing"] + run["communication"]) for run in runs)
         ratio = statistics.median(ratios)
-        short = way == "link" and ratio > LIMIT
+        short = way == "gpu" and ratio > LIMIT
         missed |= short
         shown = f"{ratio:.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
+        cpu = statistics.median(run["cpu"] for run in runs)
         mark = f"   above {LIMIT}" if short else ""
-        print(f"{way:8} {times[0]:10.1f} {times[1]:14.1f} {times[2]:9.1f} {shown:>22} {of_sum:11.2f}{mark}")
+        print(f"{way:8} {times[0]:10.1f} {times[1]:14.1f} {times[2]:9.1f} {shown:>22} {of_sum:11.2f} {cpu:5.2f}{mark}")
     return int(missed)
 
 
@@ -78,14 +82,17 @@ def main() -> int:
 
 def work(text: str) -> None:
     together, about = Together.read(text)
-    with together.overlay(shared_memory=about["shared"]) as overlay:
+    with together.overlay(shared_memory=about["way"] == "shared") as overlay:
         gradients = np.ones(about["mib"] * MIB // 4, np.float32)
         buckets = np.array_split(gradients, about["buckets"])
         left, right = np.random.default_rng(together.rank).random((2, SIDE, SIDE), np.float32)
         product = np.empty_like(left)
-        products = 1
+        products, waits = 1, 0.0
 
         def compute() -> None:
+            if about["way"] == "gpu":
+                time.sleep(waits)
+                return
             for _ in range(products):
                 np.matmul(left, right, out=product)
 
@@ -113,17 +120,22 @@ def work(text: str) -> None:
 
         seconds(communication)
         wanted = statistics.median(seconds(communication) for _ in range(3))
+        agreed = np.array([wanted / len(buckets)])
+        overlay.all_reduce(agreed, "mean")
         products = 20
         each = statistics.median(seconds(compute) for _ in range(3)) / products
-        agreed = np.array([wanted / len(buckets) / each])
-        overlay.all_reduce(agreed, "mean")
-        products = max(1, round(float(agreed[0])))
+        products, waits = max(1, round(float(agreed[0]) / each)), float(agreed[0])
+        cpu: list[float] = []
         phases = dict(zip(PHASES, (computing, communication, both), strict=True))
         times: dict[str, list[float]] = {name: [] for name in PHASES}
         for _ in range(REPEATS):
             for name, phase in phases.items():
+                begun = time.process_time()
                 times[name].append(seconds(phase))
-        print(json.dumps({name: statistics.median(each) for name, each in times.items()}))
+                if name == "communication":
+                    cpu.append((time.process_time() - begun) / times[name][-1])
+        said = {name: statistics.median(taken) for name, taken in times.items()}
+        print(json.dumps({**said, "cpu": statistics.median(cpu)}))
 
 
 if __name__ == "__main__":
