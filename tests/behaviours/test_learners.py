@@ -60,7 +60,7 @@ with open(f"{os.environ['RESULT_DIR']}/about-{rank}.json", "w") as stream:
 @pytest.mark.smoke
 def test_each_knows_who_it_is_and_finds_the_others(user: User) -> None:
     """What FfDL's distributed examples rely on: names that resolve, ports of one's own, who is the master."""
-    job = user.train(user.script(MEET, learners=3, cpus=0.5, completion="all"))
+    job = user.train(user.script(MEET, learners=3, cpus=0.2, completion="all"))
     assert user.until_over(job).state == "COMPLETED", user.story()
     abouts = [json.loads((user.results(job) / f"about-{rank}.json").read_text()) for rank in range(3)]
     environments = [about["environment"] for about in abouts]
@@ -93,7 +93,7 @@ def test_they_meet_in_a_file_of_the_shared_folder(user: User) -> None:
     script = '[ -f "/job/$TRAINING_ID" ] && echo "$LEARNER_ID" >> "/job/$TRAINING_ID"'
     script += '; until [ "$(sort -u "/job/$TRAINING_ID" | wc -l)" = "$NUM_LEARNERS" ]; do sleep 0.05; done'
     script += '; sort -u "/job/$TRAINING_ID" > "$RESULT_DIR/met-$LEARNER_ID"'
-    job = user.train(user.command(script, learners=4, cpus=0.3, completion="all"))
+    job = user.train(user.command(script, learners=4, cpus=0.2, completion="all"))
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert [(user.results(job) / f"met-{n}").read_text().split() for n in range(1, 5)] == [["1", "2", "3", "4"]] * 4
 
@@ -136,7 +136,7 @@ def test_ffdl_jobs_end_with_their_first_learner(user: User) -> None:
     server = 'if [ "$LEARNER_ID" = 1 ]; then sleep infinity; fi; echo "$LEARNER_ID" > "$RESULT_DIR/ended"'
     ends = {}
     for name, script, last in (("sleepers", sleepers, "1"), ("server", server, "2")):
-        ends[user.train(user.command(script, name, learners=2, cpus=0.5))] = last
+        ends[user.train(user.command(script, name, learners=2, cpus=0.3))] = last
     for job, last in ends.items():
         assert user.until_over(job).state == "COMPLETED", user.story()
         assert (user.results(job) / "ended").read_text() == f"{last}\n"
@@ -151,7 +151,7 @@ def test_the_master_decides_where_it_is_to(user: User) -> None:
     3) sleep infinity;;
     esac
     """
-    job = user.train(user.command(textwrap.dedent(script), learners=3, cpus=0.5, completion="master"))
+    job = user.train(user.command(textwrap.dedent(script), learners=3, cpus=0.2, completion="master"))
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert (user.results(job) / "ended").read_text() == "master\n"
 
@@ -160,7 +160,7 @@ def test_all_are_waited_for_where_all_count(user: User) -> None:
     """`completion: all`: a sweep of independent runs is over when the slowest is."""
     script = 'until [ "$LEARNER_ID" = 1 ] || [ -e /job/$((LEARNER_ID-1)) ]; do sleep 0.05; done; sleep 0.3'
     script += '; touch /job/$LEARNER_ID "$RESULT_DIR/ended-$LEARNER_ID"'
-    job = user.train(user.command(script, learners=3, cpus=0.5, completion="all"))
+    job = user.train(user.command(script, learners=3, cpus=0.2, completion="all"))
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert all((user.results(job) / f"ended-{n}").exists() for n in (1, 2, 3))
 
@@ -168,7 +168,7 @@ def test_all_are_waited_for_where_all_count(user: User) -> None:
 def test_one_that_fails_ends_the_job(user: User) -> None:
     """Two of three models are no result of a job that wants three: the rest is stopped, and it says who failed."""
     script = 'if [ "$LEARNER_ID" = 2 ]; then exit 5; fi; sleep infinity'
-    job = user.train(user.command(script, learners=3, cpus=0.5, completion="all", halt_grace="5s"))
+    job = user.train(user.command(script, learners=3, cpus=0.2, completion="all", halt_grace="5s"))
     status = user.until_over(job)
     assert (status.state, status.reason, status.exit_code) == ("FAILED", "learner 2 exited with code 5", 5), (
         user.story()

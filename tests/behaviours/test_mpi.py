@@ -54,7 +54,7 @@ with open(os.path.join(own["RESULT_DIR"], f"by-{rank}"), "w") as stream:
 
 
 def launched(user: User, **env: str) -> Path:
-    folder = user.job(learners=3, cpus=0.4, distribution=DISTRIBUTION, env=env)
+    folder = user.job(learners=3, cpus=0.2, distribution=DISTRIBUTION, env=env)
     (folder / "train.py").write_text(LAUNCHER)
     (folder / "worker.py").write_text(WORKER)
     return folder

@@ -65,8 +65,8 @@ else:
 
 
 def served(user: User, script: str, mode: str, gpus: int = 0) -> Path:
-    distribution = {"kind": "parameter-server", "servers": 2, "cpus": 0.2, "mode": mode}
-    folder = user.job(learners=2, cpus=0.4, gpus=gpus, distribution=distribution, env={"SAID": "yes"})
+    distribution = {"kind": "parameter-server", "servers": 2, "cpus": 0.1, "mode": mode}
+    folder = user.job(learners=2, cpus=0.2, gpus=gpus, distribution=distribution, env={"SAID": "yes"})
     (folder / "train.py").write_text(script)
     return folder
 

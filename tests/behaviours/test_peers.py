@@ -15,7 +15,7 @@ from tests.behaviours.user import GATED, User
 from tests.behaviours.worlds import generations
 
 LEARNERS = 3
-PEERS = {"learners": LEARNERS, "cpus": 0.4, "distribution": {"kind": "peer"}}
+PEERS = {"learners": LEARNERS, "cpus": 0.2, "distribution": {"kind": "peer"}}
 
 
 def peers(user: User, **env: str) -> Path:

@@ -44,7 +44,7 @@ while not os.path.exists(os.path.join(own["JOB_STATE_DIR"], "gate")):
 def two_by_two(user: User, script: str = SCRIPT, **env: str) -> Path:
     user.env["FFDL_MACHINE"] = user.env.get("FFDL_MACHINE", "cpus=4,memory=16GiB") + ",gpus=4"
     folder = user.job(
-        learners=2, gpus=2, cpus=0.5, env=env, distribution={"kind": "peer", "processes": "per-gpu"}
+        learners=2, gpus=2, cpus=0.3, env=env, distribution={"kind": "peer", "processes": "per-gpu"}
     )  # fmt: skip
     (folder / "train.py").write_text(script)
     return folder

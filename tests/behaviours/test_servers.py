@@ -24,8 +24,8 @@ LEARNERS = 2
 def served(
     user: User, mode: str = "sync", servers: int = 2, learners: int = LEARNERS, name: str = "job", **env: str
 ) -> Path:
-    distribution = {"kind": "parameter-server", "servers": servers, "cpus": 0.2, "mode": mode}
-    return worlds.world(user, distribution, name, env=env, learners=learners, cpus=0.3)
+    distribution = {"kind": "parameter-server", "servers": servers, "cpus": 0.1, "mode": mode}
+    return worlds.world(user, distribution, name, env=env, learners=learners, cpus=0.2)
 
 
 def models(user: User, job: str, learners: int = LEARNERS) -> list[bytes]:
@@ -152,9 +152,9 @@ def test_a_halt_in_the_moment_of_the_end(user: User, dice: random.Random, kind: 
     moments = [dice.uniform(0.0, 1.0) for _ in range(races)]
 
     def race(number: int) -> str:
-        distribution = {"kind": kind} | ({"servers": 1, "cpus": 0.2} if kind == "parameter-server" else {})
+        distribution = {"kind": kind} | ({"servers": 1, "cpus": 0.1} if kind == "parameter-server" else {})
         env = {"STEPS": "20", "PAUSE": "0.05"}
-        job = user.train(worlds.world(user, distribution, f"race-{number}", env=env, learners=LEARNERS, cpus=0.3))
+        job = user.train(worlds.world(user, distribution, f"race-{number}", env=env, learners=LEARNERS, cpus=0.2))
         user.until_step(job, 12)
         time.sleep(moments[number])  # the moment of the race is left to chance
         user.ffdl("halt", job, code=None)
@@ -176,7 +176,7 @@ def test_many_learners_and_servers(user: User) -> None:
     """Sixteen and four, on this machine: they start, train and end."""
     folder = served(user, learners=16, servers=4, STEPS="12", PAUSE="0")
     text = (folder / "manifest.yml").read_text()
-    (folder / "manifest.yml").write_text(text.replace("cpus: 0.3", "cpus: 0.15").replace("cpus: 0.2", "cpus: 0.1"))
+    (folder / "manifest.yml").write_text(text.replace("cpus: 0.2", "cpus: 0.08").replace("cpus: 0.1", "cpus: 0.05"))
     job = user.train(folder)
     assert user.until_over(job, 280).state == "COMPLETED", user.story()
     assert len(set(models(user, job, 16))) == 1
