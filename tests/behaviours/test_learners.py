@@ -297,7 +297,7 @@ def test_pytorch_learners_find_each_other(user: User) -> None:
     framework = {"name": "pytorch", "version": "latest", "command": "python script.py"}
     if user.engine_name != "local":
         framework |= {"name": "custom", "version": "ffdl-learner-pytorch"}
-    folder = user.job(framework=framework, learners=2, cpus=0.8, memory="2GB", completion="all")
+    folder = user.job(framework=framework, learners=2, cpus=0.4, memory="2GB", completion="all")
     (folder / "script.py").write_text(GLOO)
     job = user.train(folder, *(["--python", TORCH] if user.engine_name == "local" else []))
     assert user.until_over(job).state == "COMPLETED", user.story()

@@ -147,7 +147,7 @@ def _mpi(user: User) -> None:
 
 def trained(user: User, command: str, *arguments: str, **keys: object) -> str:
     keys = {"distribution": DISTRIBUTION, "env": GATED, **keys}
-    folder = user.command(command, learners=2, cpus=0.8, memory="2GB", **keys)
+    folder = user.command(command, learners=2, cpus=0.4, memory="2GB", **keys)
     shutil.copy(TRAIN, folder / "train.py")
     return user.train(folder, *arguments)
 
@@ -209,7 +209,7 @@ def test_mpi_trains_the_same_model_whoever_is_killed(user: User, undisturbed: by
 def test_a_manifest_of_ffdl_s_with_horovod_needs_no_more(user: User, undisturbed: bytes) -> None:
     """FfDL had the command of these frameworks started in all learners by an mpirun of its own."""
     framework = {"name": "pytorchmpi", "version": "latest", "command": "python train.py"}
-    folder = user.job(framework=framework, learners=2, cpus=0.8, memory="2GB")
+    folder = user.job(framework=framework, learners=2, cpus=0.4, memory="2GB")
     shutil.copy(TRAIN, folder / "train.py")
     job = user.train(folder, "--python", PYTHON)
     assert user.until_over(job).state == "COMPLETED", user.story()

@@ -24,7 +24,7 @@ def train(user: User, **env: str) -> str:
     framework = {"name": "pytorch", "version": "latest", "command": "python train.py"}
     if user.engine_name != "local":
         framework |= {"name": "custom", "version": "ffdl-learner-pytorch"}
-    folder = user.job(framework=framework, learners=2, cpus=0.8, memory="2GB", distribution={"kind": "peer"}, env=env)
+    folder = user.job(framework=framework, learners=2, cpus=0.4, memory="2GB", distribution={"kind": "peer"}, env=env)
     shutil.copy(TRAIN, folder / "train.py")
     return user.train(folder, *(["--python", TORCH] if user.engine_name == "local" else []))
 
