@@ -11,7 +11,7 @@ that of the longer one, and beside their sum, and the learner's processor time i
 for a GPU. `link`: the same, but computing is products of NumPy matrices, so that it competes with communication, both
 learners' and the link's own, for this machine's cores. `tcp` and `shared`: products, between learners of one machine,
 where the processors move the bytes themselves: two learners on two cores leave none for it, so that there is next to
-nothing to be won. Exits with 1 where `gpu` is above 1.15 times the longer one.
+nothing to be won. Exits with 1 where `gpu` or `link` is above 1.15 times the longer one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> int:
         ratios = [run["together"] / max(run["computing"], run["communication"]) for run in runs]
         of_sum = statistics.median(run["together"] / (run["computing"] + run["communication"]) for run in runs)
         ratio = statistics.median(ratios)
-        short = way == "gpu" and ratio > LIMIT
+        short = way in LINKED and ratio > LIMIT
         missed |= short
         shown = f"{ratio:.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
         cpu = statistics.median(run["cpu"] for run in runs)

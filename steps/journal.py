@@ -30,7 +30,7 @@ class State:
     granted: dict[int, int] = field(default_factory=dict)  # restarts granted to the user's own failures
     again: dict[int, int] = field(default_factory=dict)  # a user's own 75s since the last checkpoint
     checkpoints: dict[int, int] = field(default_factory=dict)  # last step committed
-    steps: dict[int, int] = field(default_factory=dict)  # how many there are to be, where the learner says it
+    of: dict[int, int] = field(default_factory=dict)  # how many there are to be, where the learner says it
     completed: bool = False
     ended: str = ""  # why the job was ended by protocol
     running: float = 0.0
@@ -50,7 +50,7 @@ class State:
         elif kind == "checkpoint":
             self.checkpoints[index] = int(record["step"])
             if record.get("of"):
-                self.steps[index] = int(record["of"])
+                self.of[index] = int(record["of"])
             self.again.pop(index, None)
         elif kind == "completed":
             self.completed = True
@@ -115,7 +115,7 @@ def highest(folder: str) -> int:
 
 def _state(record: Record) -> State:
     known = {name: value for name, value in record.items() if name in State.__dataclass_fields__}
-    for name in ("failed", "granted", "again", "checkpoints", "steps"):
+    for name in ("failed", "granted", "again", "checkpoints", "of"):
         known[name] = {int(key): value for key, value in known.get(name, {}).items()}
     return State(**known)
 

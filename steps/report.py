@@ -37,7 +37,7 @@ def reached(coordinator: Coordinator, index: int) -> tuple[int | None, int | Non
     member, state = coordinator.members.get(index), coordinator.state
     if member is not None and member.step is not None:
         return member.step, member.of
-    return state.checkpoints.get(index), state.steps.get(index)
+    return state.checkpoints.get(index), state.of.get(index)
 
 
 def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, storing: str = "") -> dict[str, Any]:
@@ -46,8 +46,8 @@ def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, s
     members = [member for member in coordinator.members.values() if member.learns]
     first = coordinator.members.get(0) or next(iter(members), None)
     share, (step, of) = progress(coordinator), reached(coordinator, first.index if first else 0)
-    steps = coordinator.formed and not coordinator.over and any(member.step is not None for member in members)
-    eta = pace.remaining(*share, now) if share and steps else None
+    going = coordinator.formed and not coordinator.over and any(member.step is not None for member in members)
+    eta = pace.remaining(*share, now) if share and going else None
     joined = sum(1 for member in members if member.conn is not None)
     return {
         "progress": f"{share[0]}/{share[1]}" if share else "",

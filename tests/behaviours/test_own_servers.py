@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.behaviours.user import User
 
 TENSORFLOW = """
-import json, os, time
+import json, os, signal, time
 
 own = os.environ
 task = json.loads(own["TF_CONFIG"])["task"]
@@ -19,7 +19,7 @@ with open(os.path.join(own["JOB_STATE_DIR"], f"{task['type']}-{task['index']}"),
     stream.write(own["TF_CONFIG"])
 os.write(1, f"{about}\\n".encode())
 while task["type"] == "ps":
-    time.sleep(1)
+    signal.pause()
 while not os.path.exists(os.path.join(own["JOB_STATE_DIR"], "gate")):
     time.sleep(0.05)
 """
