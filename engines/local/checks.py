@@ -10,16 +10,20 @@ from typing import Any
 from ...learner import contract
 from ..base import Refused
 from ..nodes import is_training_job
-from . import operator
+from . import operator, sandbox
 from .leases import Capacity, demand
 
 
 def check(workflow: Mapping[str, Any], machine: Capacity, python: str) -> None:
     """Raises Refused for a Workflow that can't run on `machine`, whose learners or steps run in `python`."""
+    try:
+        isolation = sandbox.available()
+    except ValueError as error:
+        raise Refused(str(error)) from error
     if problems := operator.unsupported(workflow) or operator.invalid(workflow):
         raise Refused("; ".join(problems))
     training = is_training_job(workflow)
-    lacks = _of_training_job(workflow, machine, python) if training else _of_others(workflow, python)
+    lacks = _of_training_job(workflow, machine, python) if training else _of_others(workflow, python, isolation)
     for lack in lacks:
         raise Refused(lack)
     for volume in workflow["spec"].get("volumes", []):
@@ -65,13 +69,13 @@ def _needs(summary: Mapping[str, Any]) -> tuple[str, str]:
     return (known.module or "", known.install) if known is not None else ("", "")
 
 
-def _of_others(workflow: Mapping[str, Any], python: str) -> Iterator[str]:
+def _of_others(workflow: Mapping[str, Any], python: str, isolation: str) -> Iterator[str]:
     """Of a Workflow that is no training job: programs, and places to mount at. A pod too large only waits: it may be
     on a way that is never taken."""
-    from . import environment, programs, sandbox
+    from . import environment, programs
 
     if missing := programs.missing(workflow, environment.user_environment(python, os.environ)["PATH"]):
         yield "; ".join(missing)
     chosen = os.environ.get(sandbox.SWITCH_ENV) == sandbox.NONE  # by who knows where mounts are then
-    if not chosen and sandbox.available() == sandbox.NONE and (paths := programs.unplaceable(workflow)):
+    if not chosen and isolation == sandbox.NONE and (paths := programs.unplaceable(workflow)):
         yield f"{'; '.join(paths)}: this kernel gives pods no namespaces; `ffdl doctor` says how to get them"

@@ -51,7 +51,7 @@ def _isolation() -> Iterator[Finding]:
 
     try:
         found = sandbox.available()
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         yield Finding("isolation", PROBLEM, str(error))
         return
     if found == sandbox.NAMESPACES:

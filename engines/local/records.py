@@ -11,7 +11,7 @@ from typing import Any
 
 from ...learner import contract
 from ..nodes import is_training_job
-from . import environment
+from . import environment, sandbox
 from .state import Job, write_json
 
 Objects = Mapping[str, Mapping[str, bytes]]  # contents by key, by the object's name
@@ -20,13 +20,18 @@ _OWN = (contract.ANNOTATION_REASON, contract.ANNOTATION_STOP)  # annotations tha
 
 
 def write(job: Job, workflow: dict[str, Any], python: str, store: Mapping[str, str]) -> None:
-    """Writes a new Workflow, and this process's environment for its pods; `store`: what only our own steps get."""
+    """Writes a new Workflow, and this process's environment for its pods; `store`: what only our own steps get.
+
+    What keeps its pods together is decided here, once: it must not change while the job runs. Raises OSError,
+    ValueError (FFDL_ISOLATION).
+    """
     metadata = workflow["metadata"]
     annotations = {**(metadata.get("annotations") or {}), contract.ANNOTATION_RELEASED: "true"}
     own = {"uid": token(), "namespace": environment.NAMESPACE, "creationTimestamp": _now(), "annotations": annotations}
     _write_workflow(job, {**workflow, "metadata": {**metadata, **own}})
     env = environment.user_environment(python, os.environ)
-    write_json(job.path / "environment.json", {"python": python, "env": env, "store": store})
+    known = {"python": python, "env": env, "store": store, "isolation": sandbox.available()}
+    write_json(job.path / "environment.json", known)
 
 
 def _write_workflow(job: Job, workflow: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from ...learner import contract
 from ..base import EngineError
 from ..nodes import is_training_job
-from . import leases, operator, pods, supervisor
+from . import cgroup, leases, operator, pods, sandbox, supervisor
 from .addresses import Addresses
 from .livepods import LOOK_AGAIN, LivePods
 from .notify import Watcher
@@ -32,7 +32,7 @@ from .shares import NoRoomError, Shares
 from .state import NO_ROOM, Home, Job, locked, read_json, try_lock, write_json
 from .statusfile import StatusFile
 
-SETTINGS = ("FFDL_ISOLATION", "FFDL_CGROUP")
+SETTINGS = (sandbox.SWITCH_ENV, cgroup.SWITCH_ENV)
 QUEUE_LOOK_AGAIN = 5.0
 MOST_PODS = 110  # at once, of a Workflow that is no training job
 IDLE_LOOK_AGAIN = 60.0
@@ -52,10 +52,13 @@ class Runner:
         self._watcher.watch(job.control, contract.CONTROL_WORKFLOW)
         self._watcher.watch(job.control / contract.CONTROL_REQUESTS)
         self._environment = read_json(job.path / "environment.json")
+        settings = self._environment["env"]
+        if "isolation" in self._environment:
+            settings = settings | {sandbox.SWITCH_ENV: self._environment["isolation"]}
         for name in SETTINGS:  # the submitter's, whoever started this runner
             os.environ.pop(name, None)
-            if name in self._environment["env"]:
-                os.environ[name] = self._environment["env"][name]
+            if name in settings:
+                os.environ[name] = settings[name]
         self._lease = leases.held(home, job)
         self._source: dict[str, Any] = {}  # the Workflow without its status
         self._source_file: tuple[int, ...] = ()

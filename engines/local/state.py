@@ -7,7 +7,7 @@ Layout (format 1):
     jobs/<id>/runner.lock           flock: held by the runner for its life
     jobs/<id>/created               its mtime orders the jobs
     jobs/<id>/objects/<kind>/<name> ConfigMaps and Secrets as folders of files, Services as files
-    jobs/<id>/environment.json      the submitter's Python and environment
+    jobs/<id>/environment.json      the submitter's Python and environment, the pods' isolation
     jobs/<id>/claims/<name>/        volumeClaimTemplates
     jobs/<id>/pods/<pod>/           what the supervisor keeps
     jobs/<id>/artifacts/            what the keys of its Workflow's artifacts lead to

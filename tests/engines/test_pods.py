@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -331,7 +332,16 @@ def test_without_namespaces_nothing_can_be_mounted(engine: LocalEngine, monkeypa
     mounts = [{"name": "v", "mountPath": "/work/v"}]
     with pytest.raises(Refused, match=r"templates.main: nothing can be mounted at /work/v here: .*`ffdl doctor`"):
         Run(engine, shell("true", volumeMounts=mounts, volumes=[{"name": "v", "emptyDir": {}}]))
-    assert Run(engine, shell("true")).phase == "Succeeded"
+    decided = Run(engine, shell("readlink /proc/self/ns/pid"))  # by who submits, not by each that runs it
+    assert decided.said("main") == [os.readlink("/proc/self/ns/pid")]
+
+
+def test_a_wrong_kind_of_isolation_is_said_at_submission(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typing error is the submitter's to mend, before there is a job."""
+    monkeypatch.setenv(sandbox.SWITCH_ENV, "namespace")
+    with pytest.raises(Refused, match=f"{sandbox.SWITCH_ENV} is 'namespace'; it may be auto"):
+        Run(engine, shell("true"))
+    assert not list(engine.list())
 
 
 def test_what_asks_for_more_than_there_is_waits_and_says_so(engine: LocalEngine) -> None:
