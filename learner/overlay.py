@@ -213,10 +213,7 @@ def _ring(
             for connection in found.values():
                 connection.close()
             raise
-    to, of = found[following], coming.result()[previous]
-    for connection in (to, of):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Ring(place.rank, size, to, of, look)
+    return Ring(place.rank, size, found[following], coming.result()[previous], look)
 
 
 def _shared(place: Place, ring: Ring, look: Callable[[], None]) -> Optional[Shared]:
