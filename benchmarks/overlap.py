@@ -122,9 +122,10 @@ def work(text: str) -> None:
         wanted = statistics.median(seconds(communication) for _ in range(3))
         agreed = np.array([wanted / len(buckets)])
         overlay.all_reduce(agreed, "mean")
-        products = 20
-        each = statistics.median(seconds(compute) for _ in range(3)) / products
-        products, waits = max(1, round(float(agreed[0]) / each)), float(agreed[0])
+        products, waits = 20, float(agreed[0])
+        for _ in range(3):  # the longer it is computed, the surer is how long a product takes
+            each = statistics.median(seconds(compute) for _ in buckets) / products
+            products = max(1, round(waits / each))
         cpu: list[float] = []
         phases = dict(zip(PHASES, (computing, communication, both), strict=True))
         times: dict[str, list[float]] = {name: [] for name in PHASES}
