@@ -34,7 +34,7 @@ class Ring:
         self.rank, self.size = rank, size
         self._following, self._previous, self._look = following, previous, look
         self._number = 0
-        near = prepare(following) & prepare(previous)
+        near = all([prepare(following), prepare(previous)])
         self._block = np.empty(BLOCK if near else FAR_BLOCK, np.uint8)
         self._wake_at = 1
 

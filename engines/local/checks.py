@@ -8,18 +8,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...learner import contract
-from ..base import Refused
+from ..base import EngineError, Refused
 from ..nodes import is_training_job
 from . import operator, sandbox
 from .leases import Capacity, demand
 
 
 def check(workflow: Mapping[str, Any], machine: Capacity, python: str) -> None:
-    """Raises Refused for a Workflow that can't run on `machine`, whose learners or steps run in `python`."""
+    """Raises Refused for a Workflow that can't run on `machine`, whose learners or steps run in `python`.
+
+    Raises EngineError where that can't be found out now.
+    """
     try:
         isolation = sandbox.available()
     except ValueError as error:
         raise Refused(str(error)) from error
+    except OSError as error:
+        raise EngineError(str(error)) from error
     if problems := operator.unsupported(workflow) or operator.invalid(workflow):
         raise Refused("; ".join(problems))
     training = is_training_job(workflow)

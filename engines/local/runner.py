@@ -53,7 +53,7 @@ class Runner:
         self._watcher.watch(job.control / contract.CONTROL_REQUESTS)
         self._environment = read_json(job.path / "environment.json")
         settings = self._environment["env"]
-        if "isolation" in self._environment:
+        if "isolation" in self._environment:  # not in a job of an older version
             settings = settings | {sandbox.SWITCH_ENV: self._environment["isolation"]}
         for name in SETTINGS:  # the submitter's, whoever started this runner
             os.environ.pop(name, None)

@@ -59,7 +59,8 @@ def _tried() -> bool:
         if code != -signal.SIGKILL:  # by which somebody ended it before it knew
             break
     if code in _NOT_NOW:
-        raise OSError(code, f"whether the kernel gives namespaces could not be tried: {os.strerror(code)}")
+        why = f"whether this kernel gives pods namespaces could not be tried: {os.strerror(code)}"
+        raise OSError(f"{why}; end something, or say it by {SWITCH_ENV}={NAMESPACES}")
     return code == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ffdl.engines.base import Refused
+from ffdl.engines.base import EngineError, Refused
 from ffdl.engines.local import sandbox
 from ffdl.engines.local.engine import LocalEngine
 
@@ -340,6 +341,22 @@ def test_a_wrong_kind_of_isolation_is_said_at_submission(engine: LocalEngine, mo
     """A typing error is the submitter's to mend, before there is a job."""
     monkeypatch.setenv(sandbox.SWITCH_ENV, "namespace")
     with pytest.raises(Refused, match=f"{sandbox.SWITCH_ENV} is 'namespace'; it may be auto"):
+        Run(engine, shell("true"))
+    assert not list(engine.list())
+
+
+def test_isolation_that_cannot_be_tried_now_is_said_at_submission(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without room for a process is no machine without namespaces; there is no job then."""
+
+    def full() -> None:
+        raise OSError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.delenv(sandbox.SWITCH_ENV, raising=False)
+    monkeypatch.setattr(sandbox, "_tried", sandbox._tried.__wrapped__)
+    monkeypatch.setattr(sandbox, "separate", full)
+    with pytest.raises(EngineError, match=f"could not be tried: .*; end something, or say it by {sandbox.SWITCH_ENV}"):
         Run(engine, shell("true"))
     assert not list(engine.list())
 
