@@ -17,8 +17,6 @@ def command(settings: Settings, job_ids: tuple[str, ...], no_wait: bool, timeout
 
     The job keeps its id and its place; `ffdl resume` lets it go on from there.
     """
-    from ..engines.base import Refused
-
     engine = settings.engine()
     found = [settings.find(text, "unfinished") for text in job_ids]
     for job_id in found:
@@ -28,12 +26,10 @@ def command(settings: Settings, job_ids: tuple[str, ...], no_wait: bool, timeout
             tell(f"{job_id} is asked to halt")
             continue
         try:
-            engine.halt(job_id, wait=True, timeout=timeout)
+            engine.until_halted(job_id, timeout)
         except KeyboardInterrupt:
             tell(f"\n{job_id} goes on halting without you; `ffdl status {job_id}` tells when it is HALTED")
             return INTERRUPTED
-        except Refused:  # it has ended since it was asked, which is told below
-            pass
         status = engine.status(job_id)
         step = "" if status.step is None else f" at step {status.step}"
         if status.terminal:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(settings: Settings) -> int:
     """Run the training job that this pod holds, as a node of a pipeline."""
+    from ..engines.argo.patience import passing
+    from ..engines.base import EngineError
+
     node = os.environ.get(contract.TASK_NODE_ENV)
     if not node:
         raise click.ClickException("this is what a node of a pipeline runs; `ffdl train` submits a job")
@@ -39,6 +42,11 @@ def command(settings: Settings) -> int:
         tell(f"stops {job_id}, because its node is stopped")
         engine.stop(job_id)
         return JOB_FAILED
+    except EngineError as error:
+        if not passing(error):
+            raise
+        tell(f"{error}; leaves {job_id} to the next pod of this node")
+        return contract.EXIT_AGAIN
 
 
 def _goes_on(engine: Engine, node: str) -> bool:

@@ -124,6 +124,12 @@ class Engine(Protocol):
         Raises EngineError after `timeout` seconds, Refused for a finished job.
         """
 
+    def until_halted(self, job_id: str, timeout: float | None = None) -> None:
+        """Returns when a job that was asked to halt is HALTED or terminal.
+
+        Raises EngineError after `timeout` seconds, and where the job was resumed meanwhile.
+        """
+
     def resume(self, job_id: str) -> None:
         """Lets a halted job go on. Raises Refused for a finished one."""
 

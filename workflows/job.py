@@ -168,15 +168,17 @@ class TrainingJob:
         text = yaml.dump(keys, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
         return cls.from_manifest(text, environ=environ, machine=machine, file="arguments", catalogue=catalogue)
 
-    def task(self, code: bytes | None = None, name: str = "train", **arguments: Any) -> Any:
+    def task(self, code: bytes | None = None, name: str = "train", image: str = "", **arguments: Any) -> Any:
         """This job as a node of the Hera DAG or Steps that is being built; its output parameter `id` is the job's id.
 
         `code` is a zip (`ffdl.pack("folder")`); `arguments` are those of Hera's Task or Step, `depends` for one. The
-        node succeeds or fails as the job does, and stopping it stops the job. Raises task.TaskError.
+        node succeeds or fails as the job does, and stopping it stops the job. `image` is that of the steps where the
+        cluster has it, such as `registry.example/ffdl-steps:0.1.0`; what the job's own pods run, the namespace decides.
+        Raises task.TaskError.
         """
         from .task import template
 
-        return template(self, code, name)(name=name, **arguments)
+        return template(self, code, name, image)(name=name, **arguments)
 
     def summary(self) -> dict[str, Any]:
         """What a list of jobs shows of this one."""

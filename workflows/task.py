@@ -27,19 +27,21 @@ class TaskError(ValueError):
     """The job can't travel in a node of a pipeline. Its text is one line that says what to do instead."""
 
 
-def template(job: TrainingJob, code: bytes | None, name: str, site: Site | None = None) -> Container:
+def template(job: TrainingJob, code: bytes | None, name: str, image: str = "") -> Container:
     """The node's template. `code` is a zip. Its output parameter `id` is the job's id, its exit code 0 or 1.
+
+    `image` has the command `ffdl`; the default is that of a cluster without a registry.
 
     Argo rewrites `{{…}}` in all that a template says, so job and code travel in base64. Raises TaskError.
     """
     _check(job, code)
-    site = site or Site()
+    site = Site()
     inputs = [_file("job", contract.TASK_JOB_FILE, dump(job).encode())]
     if code is not None:
         inputs.append(_file("code", contract.TASK_CODE_FILE, code))
     return Container(
         name=name,
-        image=site.image(STEPS_IMAGE),
+        image=image or site.image(STEPS_IMAGE),
         image_pull_policy=site.pull_policy,
         command=["ffdl", "--engine", "argo", "task"],
         # the same in each attempt of the node, different in each run of the pipeline

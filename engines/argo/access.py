@@ -105,7 +105,8 @@ class Api:
     def patch(self, kind: Kind, name: str, changes: Object) -> Object:
         """A merge patch: None removes a key."""
         what = f"change {kind.name} {name} in namespace {self.namespace}"
-        return self._json("PATCH", self.path(kind, name), what, changes, content=MERGE)
+        once = "resourceVersion" in (changes.get("metadata") or {})  # it is to fail where the object has changed
+        return self._json("PATCH", self.path(kind, name), what, changes, content=MERGE, once=once)
 
     def delete(self, kind: Kind, name: str, grace: int | None = None) -> bool:
         """Whether it was there. `grace` in seconds is a pod's."""
@@ -135,10 +136,11 @@ class Api:
         query: Mapping[str, str] | None = None,
         content: str = JSON,
         accept: str = JSON,
+        once: bool = False,
     ) -> Object:
         headers = {"Accept": accept, "Content-Type": content}
         data = None if body is None else json.dumps(body).encode()
-        answer: Object = json.loads(self._request(method, path, what, query, headers, data))
+        answer: Object = json.loads(self._request(method, path, what, query, headers, data, once))
         return answer
 
     def _request(
@@ -149,14 +151,17 @@ class Api:
         query: Mapping[str, str] | None,
         headers: Mapping[str, str],
         data: bytes | None,
+        once: bool,
     ) -> bytes:
-        """A busy server is asked again, one that has a fault too where asking twice does no harm."""
+        """A busy server is asked again, one that has a fault too where asking twice does no harm; and, unless that is
+        to be done `once`, for a change that another one came in between of."""
         deadline, pause, dropped = time.monotonic() + PATIENCE, 0.2, 0
         while True:
             try:
                 return self._whole(method, path, what, query, headers, data)
             except ApiError as error:
                 again = error.status == 429 or (error.status in (500, 502, 503, 504) and method in IDEMPOTENT)
+                again |= error.reason == "Conflict" and method != "GET" and not once
                 pause = error.retry_after or pause
                 if not again or time.monotonic() + pause > deadline:
                     raise

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
 from ..base import EngineError, Event, LogLine, NoSuchJob, Refused, Selection
-from ..status import HALTED, JobStatus, job_status
+from ..status import HALTED, NOT_STARTED, JobStatus, job_status
 from . import deletion, objects, records
 from .access import CONFIG_MAPS, PODS, SECRETS, WORKFLOWS, Api, Object
 from .connection import connect
+from .patience import patiently
 from .pods import live, wants
 from .reasons import explained, status_of
 from .sweeping import sweep_seen
@@ -100,9 +102,10 @@ class ArgoEngine:
                     status = status_of(self._api, workflow, report)
             return explained(self._api, status)
         if workflow["metadata"].get("deletionTimestamp") is None:
-            record = record or records.find(self._api, status.id)
-            if record is not None and records.ended_status(record) is None:
-                records.note_end(self._api, record, status)
+            with suppress(EngineError):  # the sweep does the same
+                record = record or records.find(self._api, status.id)
+                if record is not None and records.ended_status(record) is None:
+                    records.note_end(self._api, record, status)
         return status
 
     def list(self) -> Sequence[JobStatus]:
@@ -148,7 +151,7 @@ class ArgoEngine:
                 change = feed.next(left)
                 if change is None:
                     for name in [name for name, workflow in workflows.items() if not _ended(workflow)]:
-                        yield self._seen(workflows[name], reports.get(name))
+                        yield patiently(partial(self._seen, workflows[name], reports.get(name)), deadline)
                     continue
                 for entry in change.objects:
                     name = objects.job_of(entry)
@@ -159,9 +162,9 @@ class ArgoEngine:
                     else:
                         workflows[name] = entry
                     if name in workflows:
-                        yield self._seen(workflows[name], reports.get(name))
+                        yield patiently(partial(self._seen, workflows[name], reports.get(name)), deadline)
                 if job_id and change.source.kind is WORKFLOWS and job_id not in workflows:
-                    yield self.status(job_id)  # only its record is left, or nothing
+                    yield patiently(partial(self.status, job_id), deadline)  # only its record is left, or nothing
         finally:
             feed.close()
 
@@ -198,27 +201,34 @@ class ArgoEngine:
         return events(self._api, self.workflow(job_id))
 
     def halt(self, job_id: str, wait: bool = True, timeout: float | None = None) -> None:
-        self._refuse_finished(self.workflow(job_id), "halt")
+        self._refuse_unfit(self.workflow(job_id), "halt")
         self._api.patch(WORKFLOWS, job_id, {"spec": {"suspend": True}})
         if wait:
-            self._until_halted(job_id, None if timeout is None else time.monotonic() + timeout)
+            self.until_halted(job_id, timeout)
 
-    def _until_halted(self, job_id: str, deadline: float | None) -> None:
-        """Where no helper hears of the halt, the pods are told from here."""
+    def until_halted(self, job_id: str, timeout: float | None = None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
         unheard: frozenset[str] = frozenset()
-        while True:
-            for status in self.watch(job_id, HALT_LOOK):
-                if status.terminal or status.state == HALTED:
-                    return
-            alone = _without_helper(self.workflow(job_id))
-            for pod in unheard & alone:
-                self._api.delete(PODS, pod)
+        while (workflow := patiently(partial(self._halting, job_id), deadline)) is not None:
+            if not workflow["spec"].get("suspend"):
+                raise EngineError(f"{job_id} was resumed meanwhile: it is not halted")
+            alone = _without_helper(workflow)
+            for pod in unheard & alone:  # no helper hears of the halt: the pods are told from here
+                with suppress(EngineError):  # they are told again at the next look
+                    self._api.delete(PODS, pod)
             unheard = alone
             if deadline is not None and time.monotonic() > deadline:
                 raise EngineError(f"{job_id} is not halted yet; it goes on halting, `ffdl status {job_id}` tells when")
 
+    def _halting(self, job_id: str) -> Object | None:
+        """The Workflow after a look at it; None once the job is halted or has ended."""
+        for status in self.watch(job_id, HALT_LOOK):
+            if status.terminal or status.state == HALTED:
+                return None
+        return self.workflow(job_id)
+
     def resume(self, job_id: str) -> None:
-        self._refuse_finished(self.workflow(job_id), "resume")
+        self._refuse_unfit(self.workflow(job_id), "resume")
         self._api.patch(WORKFLOWS, job_id, {"spec": {"suspend": None}})
 
     def wants(self, pipeline: str, uid: str, node: str) -> bool:
@@ -229,9 +239,9 @@ class ArgoEngine:
 
     def stop(self, job_id: str) -> None:
         workflow = self.workflow(job_id)
-        self._refuse_finished(workflow, "stop")
+        self._refuse_unfit(workflow, "stop")
         annotations = workflow["metadata"].get("annotations") or {}
-        if workflow["spec"].get("suspend") or not live(workflow, "checkpoint"):
+        if workflow["spec"].get("suspend") or not live(workflow, "checkpoint", ("Running",)):
             # Stopped while suspended, a Workflow would never end.
             reason = annotations.get(contract.ANNOTATION_REASON, "stopped")
             changes: Object = {"spec": {"suspend": None, "shutdown": "Stop"}}
@@ -241,10 +251,12 @@ class ArgoEngine:
         self._api.patch(WORKFLOWS, job_id, changes)
 
     @staticmethod
-    def _refuse_finished(workflow: Object, verb: str) -> None:
+    def _refuse_unfit(workflow: Object, verb: str) -> None:
+        name = workflow["metadata"]["name"]
+        if job_status(workflow).state == NOT_STARTED:
+            raise Refused(f"{name} has not been submitted whole: there is nothing to {verb}; `ffdl delete {name}`")
         if _ended(workflow):
             phase = workflow["status"]["phase"]
-            name = workflow["metadata"]["name"]
             ended = "COMPLETED" if phase == "Succeeded" else "FAILED"
             raise Refused(f"{name} is {ended}: there is nothing to {verb}; `ffdl resubmit {name}` runs it again")
 

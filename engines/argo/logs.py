@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from ..status import HALTED, JobStatus
 from . import stored
 from .access import PODS, WORKFLOWS, Api, Object
 from .following import Follower
+from .patience import patiently
 from .podlog import LogGone, PodLog
 from .pods import CARRIER_ROLE, Attempt, attempts, live
 from .reasons import status_of
@@ -239,12 +241,12 @@ def follow(job: Job, wanted: Selection) -> Iterator[LogLine]:
         while not over(status):
             yield from follower.lines(LOOK)
             if status.halting and time.monotonic() - looked > HALT_LOOK:  # pods may go without a change of the Workflow
-                status, looked = status_of(job.api, workflow), time.monotonic()
+                status, looked = patiently(partial(status_of, job.api, workflow)), time.monotonic()
             while (change := feed.next(0.0)) is not None:
                 if change.what == GONE or not change.objects:
                     return
                 workflow = change.objects[0]
-                status, looked = status_of(job.api, workflow), time.monotonic()
+                status, looked = patiently(partial(status_of, job.api, workflow)), time.monotonic()
                 follower.admit(workflow)
                 follower.begin()
         yield from follower.rest()

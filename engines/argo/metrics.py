@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
@@ -15,6 +16,7 @@ from .access import WORKFLOWS, Api, Object
 from .carrier import Carrier
 from .errors import ApiError
 from .exec import Lost
+from .patience import patiently
 from .pods import attempts, live
 from .reasons import status_of
 
@@ -79,13 +81,13 @@ def metrics(
     records = Records(api, site, job_id, learners)
     try:
         while workflow is not None:
-            status = status_of(api, workflow)
+            status = patiently(partial(status_of, api, workflow))
             over = status.terminal or status.state == HALTED
             yield from _now(records, workflow, over)
             if over or not follow:
                 return
             time.sleep(LOOK)
-            workflow = api.find(WORKFLOWS, job_id)
+            workflow = patiently(partial(api.find, WORKFLOWS, job_id))
         yield from records.from_store()
     finally:
         records.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
@@ -28,7 +27,7 @@ _NOT_COPIED = (contract.ANNOTATION_REASON, contract.ANNOTATION_STOP, contract.AN
 def submit(
     api: Api, site: Site, job_id: str, workflow: Object, config: Mapping[str, bytes], secrets: Mapping[str, Any]
 ) -> None:
-    """Raises Refused, EngineError; then nothing of the job is left."""
+    """Raises Refused, EngineError; then nothing of the job is left, unless the error says so."""
     spec = contract.JobSpec.from_json(config[contract.JOB_FILE].decode())
     check(site, workflow)
     files = dict(config)
@@ -54,11 +53,14 @@ def submit(
             send_code(api, site, job_id, large)
         released = {contract.ANNOTATION_RELEASED: "true"}
         api.patch(WORKFLOWS, job_id, {"spec": {"suspend": None}, "metadata": {"annotations": released}})
-    except BaseException:
+    except BaseException as error:
         from . import deletion
 
-        with suppress(EngineError):
+        try:
             deletion.remove(api, job_id)
+        except EngineError:
+            if isinstance(error, EngineError):
+                raise EngineError(f"{error}; {job_id} may be there all the same: `ffdl delete {job_id}`") from error
         raise
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import queue
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,12 +12,11 @@ from typing import Any
 
 from ..base import EngineError
 from .access import Api, Kind, Object
-from .errors import ApiError, Unreachable
+from .errors import ApiError
+from .patience import PAUSE_FIRST, Patience
 
 WATCH_SECONDS = 280  # after which the server ends a watch, which is then begun anew
 SILENCE = 100.0  # seconds without a word after which a connection counts as lost: bookmarks come each minute
-PATIENCE = 180.0  # seconds for which a cluster that does not answer is asked again
-PAUSE_FIRST, PAUSE_MOST = 0.2, 5.0
 LISTED, CHANGED, GONE = "listed", "changed", "gone"
 
 
@@ -66,26 +64,6 @@ class Feed:
 
 
 @dataclass
-class _Failing:
-    """How long to wait for a server that does not answer, and until when."""
-
-    since: float | None = None
-    pause: float = PAUSE_FIRST
-
-    def answered(self) -> None:
-        self.since, self.pause = None, PAUSE_FIRST
-
-    def again(self, error: EngineError) -> float:
-        """Seconds until it is asked again. Raises `error` when patience is at its end."""
-        now = time.monotonic()
-        self.since = now if self.since is None else self.since
-        if now - self.since > PATIENCE:
-            raise error
-        pause, self.pause = self.pause, min(2 * self.pause, PAUSE_MOST)
-        return pause
-
-
-@dataclass
 class _Watcher:
     api: Api
     source: Source
@@ -103,21 +81,18 @@ class _Watcher:
                 self.response.shutdown()
 
     def _run(self) -> None:
-        version, failing = "", _Failing()
+        version, patience = "", Patience()
         while not self.stopped.is_set():
             pause = 0.0
             try:
                 version = version or self._list()
-                version = self._watch(version, failing)
-            except (ApiError, Unreachable) as error:
+                version = self._watch(version, patience)
+            except EngineError as error:
                 if isinstance(error, ApiError) and error.status == 410:
                     version = ""
                     continue
-                if isinstance(error, ApiError) and error.status != 429 and error.status < 500:
-                    self.queue.put(error)
-                    return
                 try:
-                    pause = failing.again(error)
+                    pause = patience.again(error)
                 except EngineError as last:
                     self.queue.put(last)
                     return
@@ -136,7 +111,7 @@ class _Watcher:
         self.queue.put(Change(self.source, LISTED, found))
         return version
 
-    def _watch(self, version: str, failing: _Failing) -> str:
+    def _watch(self, version: str, patience: Patience) -> str:
         """Tells changes until the server ends the watch or the connection is lost; returns where to go on."""
         import urllib3
 
@@ -150,7 +125,7 @@ class _Watcher:
         what = f"watch {kind.plural} in namespace {self.api.namespace}"
         with self.api.open("GET", self.api.path(kind), what, query, read_timeout=SILENCE) as response:
             self.response = response
-            failing.answered()
+            patience.answered()
             if self.stopped.is_set():
                 return version
             try:

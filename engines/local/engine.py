@@ -218,12 +218,19 @@ class LocalEngine:
             _refuse_finished(workflow, "halt")
             workflow["spec"]["suspend"] = True
         revive(self._home)
+        if wait:
+            self.until_halted(job_id, timeout)
+
+    def until_halted(self, job_id: str, timeout: float | None = None) -> None:
+        job = self._home.job(job_id)
         unheard = False
         deadline = None if timeout is None else time.monotonic() + timeout
-        while wait:
+        while True:
             for status in self.watch(job_id, HALT_LOOK):
                 if status.terminal or (status.state == HALTED and _rests(job, status)):
                     return
+            if not job.workflow()["spec"].get("suspend"):
+                raise EngineError(f"{job_id} was resumed meanwhile: it is not halted")
             if unheard and (alone := _members_without_helper(job.workflow())):
                 for pod in alone:
                     _request(job, {"kind": contract.REQUEST_DELETE_POD, "pod": pod})

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +360,19 @@ def test_isolation_that_cannot_be_tried_now_is_said_at_submission(
     with pytest.raises(EngineError, match=f"could not be tried: .*; end something, or say it by {sandbox.SWITCH_ENV}"):
         Run(engine, shell("true"))
     assert not list(engine.list())
+
+
+def test_a_halt_that_was_taken_back_ends_with_a_line(engine: LocalEngine) -> None:
+    """Who waits for the halt would wait until the pod ends by itself."""
+    job_id = engine.submit_workflow(Run.workflow(shell("sleep 600")))
+    next(seen for seen in engine.watch(job_id) if seen.state == "PROCESSING")
+    with ThreadPoolExecutor(1) as aside:
+        halting = aside.submit(engine.halt, job_id, timeout=30)
+        next(seen for seen in engine.watch_workflow(job_id) if seen["spec"].get("suspend"))
+        engine.resume(job_id)
+        with pytest.raises(EngineError, match="was resumed meanwhile: it is not halted"):
+            halting.result(60)
+    engine.delete(job_id)
 
 
 def test_what_asks_for_more_than_there_is_waits_and_says_so(engine: LocalEngine) -> None:

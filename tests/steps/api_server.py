@@ -277,17 +277,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def _picked(found: Object, query: dict[str, str]) -> bool:
     about = found["metadata"]
     for selector in filter(None, query.get("labelSelector", "").split(",")):
-        name, _, value = selector.partition("=")
-        if (about.get("labels") or {}).get(name) != value:
+        name, equals, value = _selector(selector)
+        if ((about.get("labels") or {}).get(name) == value) is not equals:
             return False
     for selector in filter(None, query.get("fieldSelector", "").split(",")):
-        path, _, value = selector.partition("=")
+        path, equals, value = _selector(selector)
         there: Any = found
         for part in path.split("."):
             there = (there or {}).get(part)
-        if there != value:
+        if (there == value) is not equals:
             return False
     return True
+
+
+def _selector(text: str) -> tuple[str, bool, str]:
+    """What is looked at, whether it is to be so, and what it is to be or not to be."""
+    name, sign, value = text.partition("!=" if "!=" in text else "=")
+    return name, sign == "=", value
 
 
 def _merged(found: Any, change: Any) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ffdl.engines.argo import watching
+from ffdl.engines.argo import patience
 from ffdl.engines.argo.access import CONFIG_MAPS, PODS, Api
 from ffdl.engines.argo.watching import CHANGED, GONE, LISTED, Feed, Source
 from ffdl.engines.base import EngineError
@@ -111,13 +111,19 @@ def test_a_busy_server_is_asked_later(server: ApiServer, feed: Feed) -> None:
     assert seen(feed) == (CHANGED, ["2"])
 
 
-def test_a_right_taken_away_ends_it_with_a_line(server: ApiServer, feed: Feed) -> None:
-    """Waiting could not bring it back."""
+def test_a_right_taken_away_ends_it_with_a_line(server: ApiServer, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting could not bring it back, unless the server has only just started and does not know it yet."""
+    monkeypatch.setattr(patience, "RIGHTS_PATIENCE", 0.5)
     deadline = time.monotonic() + WAIT
     while not server.count("watch", "pods"):  # what is cut is the watch, not a request on its way there
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    server.fail("watch", "pods", refuse(403, "Forbidden", "no more"))
+    server.fail("watch", "pods", refuse(403, "Forbidden", "not yet"))
+    server.cut()
+    put(server, "a", "2")
+    assert seen(feed) == (CHANGED, ["2"])
+    for _ in range(20):
+        server.fail("watch", "pods", refuse(403, "Forbidden", "no more"))
     server.cut()
     with pytest.raises(EngineError, match="no more"):
         feed.next(WAIT)
@@ -127,7 +133,7 @@ def test_a_cluster_that_stays_away_ends_it_with_a_line(
     server: ApiServer, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command that waits for a cluster that was taken down would wait for ever."""
-    monkeypatch.setattr(watching, "PATIENCE", 0.5)
+    monkeypatch.setattr(patience, "PATIENCE", 0.5)
     server.stop()
     with pytest.raises(EngineError, match="can't be reached: connection refused"):
         feed.next(WAIT)
