@@ -29,7 +29,7 @@ COLOURS = {"ok": "green", "problem": "red", "note": "yellow", "unseen": "yellow"
 @click.option(
     "--print",
     "printed",
-    type=click.Choice(("tenant", "controller")),
+    type=click.Choice(("tenant", "controller", "controller-3.7")),
     help="Check nothing: print what a cluster's administrator applies.",
 )
 @output_option("table", "json", "yaml")

@@ -1,4 +1,4 @@
-"""Is Argo there, does its controller run, and is it set as argo-config/controller sets it?"""
+"""Is Argo there, does its controller run, and is it set as the folder of argo-config for its version sets it?"""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from .access import Api, Object
 from .looking import Unseen, look, path_of
 
 NEEDED = ("workflows", "workflowtaskresults", "workflowtemplates", "cronworkflows")
-TRIED = ("4.0",)  # versions of Argo that these Workflows have run on
+TRIED = "4.0"  # the version of Argo that these Workflows run on in the tests
+SAID_OF_TRIED = f"ffdl is tried on {TRIED}, and on 3.7 for one job and its halt"
 INSTALL = "install Argo Workflows: https://argo-workflows.readthedocs.io/en/latest/installation/"
+ASSUMED = f"it is taken for Argo {TRIED}"
 CAPTURE = "ARGO_POD_STATUS_CAPTURE_FINALIZER"
 TOPIC = "controller"
 
@@ -31,14 +33,24 @@ def check(api: Api, namespace: str) -> Iterator[Finding]:
         yield Finding("argo", PROBLEM, f"Argo's custom resources lack {', '.join(lacking)}", INSTALL)
     else:
         yield Finding("argo", OK, "Argo's custom resources are there")
-    config, deployment = packaged.objects(packaged.CONTROLLER)
-    for wanted in (config, deployment):
-        wanted["metadata"]["namespace"] = namespace
-    yield from _settings(api, config)
-    yield from _deployment(api, deployment)
+    folder = _fitting(api, namespace)
+    config, deployment = packaged.objects(folder, namespace)
+    yield from _settings(api, config, folder)
+    yield from _deployment(api, deployment, folder)
 
 
-def _settings(api: Api, wanted: Object) -> Iterator[Finding]:
+def _fitting(api: Api, namespace: str) -> str:
+    """The folder of argo-config for the controller that is there; where its version can't be seen, for TRIED."""
+    _, wanted = packaged.objects(packaged.CONTROLLER, namespace)
+    try:
+        found = look(api, path_of(wanted))
+    except Unseen:
+        found = None
+    version = _version_of(_container(found, wanted["metadata"]["name"])) if found else None
+    return packaged.CONTROLLER_3_7 if version and version[1].startswith("3.") else packaged.CONTROLLER
+
+
+def _settings(api: Api, wanted: Object, folder: str) -> Iterator[Finding]:
     name = f"ConfigMap {wanted['metadata']['name']} in namespace {wanted['metadata']['namespace']}"
     try:
         found = look(api, path_of(wanted))
@@ -56,13 +68,21 @@ def _settings(api: Api, wanted: Object) -> Iterator[Finding]:
         return
     wants = settings(wanted["data"])
     if differing := list(packaged.differences(wants, has)):
-        yield Finding(TOPIC, PROBLEM, f"{name}: {'; '.join(differing)}", remedy(data, has, wants))
+        yield Finding(TOPIC, PROBLEM, f"{name}: {'; '.join(differing)}", remedy(data, has, wants, folder))
     else:
-        yield Finding(TOPIC, OK, "the controller's settings are as argo-config/controller has them")
+        yield Finding(TOPIC, OK, f"the controller's settings are as argo-config/{folder} has them")
+    for key in _unknown(wants, has):
+        yield Finding(TOPIC, PROBLEM, f"Argo before 4.0 does not start with {key}", f"remove {key} from {name}")
     if has.get("instanceID"):
         words = f"the controller takes only Workflows labelled with its instanceID, {has['instanceID']}; ffdl's are not"
         yield Finding(TOPIC, PROBLEM, words, f"remove instanceID from {name}")
-    yield from _version(found, packaged.apply_command(packaged.CONTROLLER))
+    yield from _version(found, packaged.apply_command(folder))
+
+
+def _unknown(wants: Mapping[str, Any], has: Mapping[str, Any]) -> list[str]:
+    """Settings that argo-config has for other versions of Argo alone."""
+    config, _ = packaged.objects(packaged.CONTROLLER)
+    return [key for key in settings(config["data"]) if key in has and key not in wants]
 
 
 def settings(data: Mapping[str, str]) -> dict[str, Any]:
@@ -73,10 +93,12 @@ def settings(data: Mapping[str, str]) -> dict[str, Any]:
     return {key: yaml.safe_load(value) for key, value in data.items()}
 
 
-def remedy(data: Mapping[str, str], has: dict[str, Any], wants: dict[str, Any]) -> str:
+def remedy(
+    data: Mapping[str, str], has: dict[str, Any], wants: dict[str, Any], folder: str = packaged.CONTROLLER
+) -> str:
     """For a ConfigMap of settings with a key each, the command; for one with a single key, what it should say."""
     if "config" not in data and not any(key in has for key in wants):
-        return packaged.apply_command(packaged.CONTROLLER)
+        return packaged.apply_command(folder)
     merged = merge(has, wants)
     if "config" in data:
         return "set its key `config` to:\n" + _indented(merged)
@@ -98,13 +120,13 @@ def _indented(value: Any) -> str:
     return "".join(f"  {line}\n" for line in text.splitlines()).rstrip("\n")
 
 
-def _deployment(api: Api, wanted: Object) -> Iterator[Finding]:
+def _deployment(api: Api, wanted: Object, folder: str) -> Iterator[Finding]:
     metadata = wanted["metadata"]
     name = f"Deployment {metadata['name']} in namespace {metadata['namespace']}"
     try:
         found = look(api, path_of(wanted))
     except Unseen:
-        yield Finding(TOPIC, UNSEEN, f"you may not look at the controller itself ({name})")
+        yield Finding(TOPIC, UNSEEN, f"you may not look at the controller itself ({name}); {ASSUMED}")
         return
     if found is None:
         words = f"there is no {name}; whether a controller runs is seen by the trial alone"
@@ -115,12 +137,11 @@ def _deployment(api: Api, wanted: Object) -> Iterator[Finding]:
     pattern = _container(wanted, metadata["name"])
     environment = [e for e in container.get("env") or () if isinstance(e, dict)]
     if differing := list(packaged.differences(pattern["env"], environment, "env")):
-        command = packaged.apply_command(packaged.CONTROLLER)
-        yield Finding(TOPIC, PROBLEM, f"{name}: {'; '.join(differing)}", command)
+        yield Finding(TOPIC, PROBLEM, f"{name}: {'; '.join(differing)}", packaged.apply_command(folder))
     else:
         captures = any(e.get("name") == CAPTURE and e.get("value") == "true" for e in environment)
         more = ", and captures the status of pods that go" if captures else ""
-        yield Finding(TOPIC, OK, f"the controller's environment is as argo-config/controller has it{more}")
+        yield Finding(TOPIC, OK, f"the controller's environment is as argo-config/{folder} has it{more}")
     arguments = " ".join(map(str, [*(container.get("command") or ()), *(container.get("args") or ())]))
     if "--namespaced" in arguments and api.namespace not in arguments and metadata["namespace"] != api.namespace:
         words = f"the controller looks after one namespace only ({arguments}), not {api.namespace}"
@@ -133,17 +154,22 @@ def _container(deployment: Object, name: str) -> dict[str, Any]:
 
 
 def _alive(deployment: Object, container: Mapping[str, Any]) -> Iterator[Finding]:
-    image = str(container.get("image", ""))
-    tag = re.search(r":v?(\d+\.\d+)(\.\d+\S*)?$", image)
+    image, version = container.get("image", ""), _version_of(container)
     if not (deployment.get("status") or {}).get("availableReplicas"):
         namespace = deployment["metadata"]["namespace"]
         words = "the controller does not run: its Deployment has no available pod"
         yield Finding(TOPIC, PROBLEM, words, f"kubectl -n {namespace} describe pods -l app=workflow-controller")
-    elif tag and tag[1] not in TRIED:
-        words = f"the controller is Argo {tag[1]}{tag[2] or ''}; ffdl is tried on {' and '.join(TRIED)}"
-        yield Finding(TOPIC, NOTE, words)
+    elif version is None:
+        yield Finding(TOPIC, NOTE, f"the controller runs ({image}), whose tag names no version; {ASSUMED}")
+    elif version[1] != TRIED:
+        yield Finding(TOPIC, NOTE, f"the controller is Argo {version[1]}{version[2] or ''}; {SAID_OF_TRIED}")
     else:
         yield Finding(TOPIC, OK, f"the controller runs ({image})")
+
+
+def _version_of(container: Mapping[str, Any]) -> re.Match[str] | None:
+    """Its image's tag: `3.7` and `.6`. None if that is no version."""
+    return re.search(r":v?(\d+\.\d+)(\.[^@\s]+)?(@\S+)?$", str(container.get("image", "")))
 
 
 def _version(found: Object, command: str) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 VERSION_ANNOTATION = "ffdl.org/config-version"
-TENANT, CONTROLLER = "tenant", "controller"
+TENANT, CONTROLLER, CONTROLLER_3_7 = "tenant", "controller", "controller-3.7"
 Object = dict[str, Any]
 
 
@@ -23,17 +23,37 @@ def objects(name: str, namespace: str | None = None) -> list[Object]:
     """The objects of a folder, as kustomize prints them for `namespace`."""
     home = folder(name)
     kustomization = yaml.safe_load((home / "kustomization.yaml").read_text(encoding="utf-8"))
-    found = []
-    for file in kustomization["resources"]:
-        for value in yaml.safe_load_all((home / file).read_text(encoding="utf-8")):
-            metadata = value["metadata"]
-            for pairs in kustomization.get("labels", ()):
-                metadata["labels"] = {**metadata.get("labels", {}), **pairs["pairs"]}
-            metadata["annotations"] = {**metadata.get("annotations", {}), **kustomization.get("commonAnnotations", {})}
-            if namespace is not None:
-                _move(value, namespace)
-            found.append(value)
+    found = [value for resource in kustomization["resources"] for value in _resource(home, resource)]
+    for value in found:
+        metadata = value["metadata"]
+        for pairs in kustomization.get("labels", ()):
+            metadata["labels"] = {**metadata.get("labels", {}), **pairs["pairs"]}
+        metadata["annotations"] = {**metadata.get("annotations", {}), **kustomization.get("commonAnnotations", {})}
+        if namespace is not None:
+            _move(value, namespace)
+    for patch in kustomization.get("patches", ()):
+        _remove(found, patch)
     return found
+
+
+def _resource(home: Path, name: str) -> list[Object]:
+    """What a line of `resources` names: the objects of a file, or of another folder of argo-config."""
+    path = home / name
+    if path.is_dir():
+        return objects(path.resolve().name)
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+def _remove(found: list[Object], patch: Object) -> None:
+    """Of kustomize's patches only the kind that controller-3.7 has: fields that go."""
+    kind, name = patch["target"]["kind"], patch["target"]["name"]
+    target = next(value for value in found if value["kind"] == kind and value["metadata"]["name"] == name)
+    for step in yaml.safe_load(patch["patch"]):
+        *parents, last = step["path"].strip("/").split("/")
+        holder = target
+        for part in parents:
+            holder = holder[part]
+        del holder[last]
 
 
 def _move(value: Object, namespace: str) -> None:

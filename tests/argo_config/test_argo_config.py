@@ -53,7 +53,7 @@ def overlay(copy: Path, name: str, *components: str) -> list[Object]:
 
 
 @needs_kubectl
-@pytest.mark.parametrize("name", ["tenant", "controller"])
+@pytest.mark.parametrize("name", ["tenant", "controller", "controller-3.7"])
 def test_doctor_compares_with_what_kustomize_renders(name: str) -> None:
     """Doctor has no kustomize; it must not see a difference where there is none."""
     namespace = "ffdl" if name == "tenant" else "argo"

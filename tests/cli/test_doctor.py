@@ -49,7 +49,7 @@ def test_a_cluster_that_is_not_there_is_a_finding(shell: Shell) -> None:
     assert "1 problem found" in done.stderr
 
 
-@pytest.mark.parametrize("what", ["tenant", "controller"])
+@pytest.mark.parametrize("what", ["tenant", "controller", "controller-3.7"])
 def test_what_an_administrator_applies_can_be_printed(shell: Shell, what: str) -> None:
     """An ffdl from a package registry has no checkout beside it."""
     printed = list(yaml.safe_load_all(shell.ffdl("doctor", "--print", what, FFDL_NAMESPACE="vision").stdout))
