@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ CLUSTER_TOOLS = Path.home() / ".cache/ffdl-cluster/run/bin"
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl") or shutil.which("kubectl", path=str(CLUSTER_TOOLS))
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="needs kubectl: python -m tests.cluster up has one")
 Object = dict[str, Any]
+SHARED = {"ipBlock": {"cidr": "100.64.0.0/10"}}  # neither private nor public, says Python
 SECRET_READERS = {"ffdl-user"}  # the namespace is the border: its users may use its Secrets
 
 
@@ -38,14 +41,15 @@ def copy(tmp_path: Path) -> Path:
     return Path(shutil.copytree(CONFIG, tmp_path / "argo-config"))
 
 
-def overlay(copy: Path, name: str, *components: str) -> list[Object]:
-    """A tenant as its administrator writes it down."""
+def overlay(copy: Path, name: str, *components: str, more: Sequence[str] = ()) -> list[Object]:
+    """A tenant as its administrator writes it down; `more` are lines of theirs."""
     lines = [
         "apiVersion: kustomize.config.k8s.io/v1beta1",
         "kind: Kustomization",
         f"namespace: {name}",
         "resources: [../tenant]",
         *([f"components: [{', '.join(f'../options/{option}' for option in components)}]"] if components else []),
+        *more,
     ]
     (copy / name).mkdir()
     (copy / name / "kustomization.yaml").write_text("\n".join(lines))
@@ -77,10 +81,44 @@ def test_options_can_be_combined(copy: Path) -> None:
     found = by_name(overlay(copy, "strict", "restricted", "closed"))
     assert found["Namespace/strict"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     assert Site.from_config(found[f"ConfigMap/{CONFIG_NAME}"]["data"]).learners_non_root
-    assert "NetworkPolicy/ffdl-outside" not in found
+    assert found["NetworkPolicy/ffdl-outside"]["spec"]["egress"] == []
     assert "NetworkPolicy/ffdl-within" in found
     found = by_name(overlay(copy, "near", "host-paths"))
     assert found["Namespace/near"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def rules_out(objects: list[Object]) -> list[Object]:
+    """Of all policies: what any of them allows, the others can't forbid."""
+    return [rule for found in objects if found["kind"] == "NetworkPolicy" for rule in found["spec"].get("egress", ())]
+
+
+def numbers(rule: Object) -> set[int]:
+    return {port["port"] for port in rule["ports"]}
+
+
+@needs_kubectl
+def test_closed_leaves_names_and_the_api_server_in_private_ranges(copy: Path) -> None:
+    """Package indexes and most stores listen on the API server's port: no port may be open to every address."""
+    anywhere, somewhere = [], []
+    for rule in rules_out(overlay(copy, "shut", "closed")):
+        (somewhere if rule.get("to") else anywhere).append(rule)
+    assert [numbers(rule) for rule in anywhere] == [{53}]
+    within, to_ranges = sorted(somewhere, key=lambda rule: "ports" in rule)
+    assert within == {"to": [{"podSelector": {}}]}
+    assert numbers(to_ranges) == {443, 6443}
+    assert all(ip_network(peer["ipBlock"]["cidr"]).is_private or peer == SHARED for peer in to_ranges["to"])
+
+
+@needs_kubectl
+def test_a_public_api_server_is_named_as_the_comment_of_closed_says(copy: Path) -> None:
+    """Some clouds have no other; without it no helper of a closed tenant works."""
+    text = (copy / "options/closed/kustomization.yaml").read_text()
+    patches = [line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   ")]
+    found = by_name(overlay(copy, "shut", "closed", more=patches))
+    names, server = found["NetworkPolicy/ffdl-cluster"]["spec"]["egress"]
+    assert (numbers(names), numbers(server)) == ({53}, {443, 6443})
+    assert {"ipBlock": {"cidr": "203.0.113.7/32"}} in server["to"]
+    assert {"ipBlock": {"cidr": "10.0.0.0/8"}} in server["to"]
 
 
 @needs_kubectl

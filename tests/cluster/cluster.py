@@ -226,9 +226,9 @@ class Cluster:
                 mark.parent.mkdir(exist_ok=True)
                 mark.touch()
 
-    def tenant(self, namespace: str) -> None:
-        """Make a namespace a tenant, by argo-config/tenant."""
-        install.tenant(self.place, self.kubectl, namespace)
+    def tenant(self, namespace: str, *options: str) -> None:
+        """Make a namespace a tenant, by argo-config/tenant and options of argo-config."""
+        install.tenant(self.place, self.kubectl, namespace, *options)
 
     def user(self, name: str, namespace: str = NAMESPACE) -> Path:
         """A kubeconfig for a user of a tenant, with a token of their own, valid for a day."""

@@ -68,10 +68,16 @@ def argo_overlay(manifests: str, version: str) -> dict[str, object]:
     }
 
 
-def tenant(place: Place, kubectl: Kubectl, namespace: str) -> None:
-    """argo-config's tenant once more, in another namespace."""
+def tenant(place: Place, kubectl: Kubectl, namespace: str, *options: str) -> None:
+    """argo-config's tenant once more, in another namespace, with options of argo-config."""
     folder = place.run / "tenants" / namespace
-    overlay = {"namespace": namespace, "resources": [os.path.relpath(CONFIG / "tenant", folder)]}
+    overlay: dict[str, object] = {"namespace": namespace, "resources": [os.path.relpath(CONFIG / "tenant", folder)]}
+    if options:
+        overlay["components"] = [os.path.relpath(CONFIG / "options" / option, folder) for option in options]
+    if "closed" in options:  # this API server's address is of no private range
+        server = {"op": "add", "path": "/spec/egress/1/to/-", "value": {"ipBlock": {"cidr": f"{place.address}/32"}}}
+        target = {"kind": "NetworkPolicy", "name": "ffdl-cluster"}
+        overlay["patches"] = [{"target": target, "patch": json.dumps([server])}]
     kubectl(*APPLY, "-k", _write_overlay(folder, overlay))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from typing import Any
 
@@ -64,11 +65,15 @@ def test_tenants_do_not_reach_each_other(user: ClusterUser, neighbours: Tenant) 
 
 
 def test_the_way_out_is_a_setting(neighbours: Tenant, neighbour: ClusterUser) -> None:
-    """Stores are reached unless the administrator leaves that policy out; names resolve all the same."""
+    """Stores and package indexes are reached, and not with the option `closed`; names and the API server are."""
     host, _, port = neighbours.cluster.place.s3.rpartition("//")[2].partition(":")
     policies = "apis/networking.k8s.io/v1/namespaces"
     neighbours.api.call("DELETE", f"{policies}/{neighbours.namespace}/networkpolicies/to-the-tests")
-    assert outcome(neighbours, "store", neighbour.image, host, int(port), "reached") == "reached"
-    neighbours.api.call("DELETE", f"{policies}/{neighbours.namespace}/networkpolicies/ffdl-outside")
-    assert outcome(neighbours, "shut", neighbour.image, host, int(port), "refused") == "refused"
+    index = (neighbours.this_machine, 6443)  # outside, on a port that the API server has
+    with socket.create_server(index):
+        assert outcome(neighbours, "store", neighbour.image, host, int(port), "reached") == "reached"
+        assert outcome(neighbours, "index", neighbour.image, *index, "reached") == "reached"
+        neighbours.cluster.tenant(neighbours.namespace, "closed")
+        assert outcome(neighbours, "shut", neighbour.image, host, int(port), "refused") == "refused"
+        assert outcome(neighbours, "no-index", neighbour.image, *index, "refused") == "refused"
     assert outcome(neighbours, "names", neighbour.image, "kubernetes.default.svc", 443, "reached") == "reached"
