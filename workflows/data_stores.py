@@ -96,7 +96,8 @@ class Connection(Part):
         Key(
             CREDENTIAL,
             "Access key id. Without it and `secret`, those of your environment (`AWS_ACCESS_KEY_ID`, "
-            "`AWS_SECRET_ACCESS_KEY`) go with the job; without them the machine's role gives credentials.",
+            "`AWS_SECRET_ACCESS_KEY`) go with the job; without them the machine's role gives credentials, "
+            "on a cluster only if its administrator lets pods have it.",
         ),
     ] = None
     password: Annotated[str | None, Key(CREDENTIAL, "Secret access key.")] = None

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,44 @@ def rules_out(objects: list[Object]) -> list[Object]:
 
 def numbers(rule: Object) -> set[int]:
     return {port["port"] for port in rule["ports"]}
+
+
+def goes_out(objects: list[Object], address: str, port: int) -> bool:
+    """Whether a connection to an address outside the cluster is allowed."""
+    to = ip_address(address)
+
+    def within(block: Object) -> bool:
+        return to in ip_network(block["cidr"]) and not any(to in ip_network(cidr) for cidr in block.get("except", ()))
+
+    return any(
+        port in numbers(rule) and ("to" not in rule or any(within(p["ipBlock"]) for p in rule["to"] if "ipBlock" in p))
+        for rule in rules_out(objects)
+        if "ports" in rule
+    )
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "169.254.170.2", "fd00:ec2::254"])
+def test_no_pod_reaches_the_nodes_credentials(address: str) -> None:
+    """User code runs in these pods: with the node's role it would be an administrator of the cloud."""
+    assert not goes_out(packaged.objects("tenant"), address, 80)
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        ("203.0.113.7", 443), ("203.0.113.7", 80), ("2001:db8::7", 80), ("10.96.3.4", 9000), ("172.20.0.9", 7070),
+        ("169.254.20.10", 53), ("203.0.113.7", 6443),
+    ],
+)  # fmt: skip
+def test_stores_indexes_names_and_the_api_server_are_reached(address: str, port: int) -> None:
+    """By an address outside, by that of a Service, and names by that of a node's own DNS cache."""
+    assert goes_out(packaged.objects("tenant"), address, port)
+
+
+def test_stores_in_the_cluster_are_reached_where_ranges_hold_no_pods() -> None:
+    """Networks are free to count pods to no address range; Cilium does not."""
+    (rule,) = [rule for rule in rules_out(packaged.objects("tenant")) if "ports" in rule and 9000 in numbers(rule)]
+    assert {"namespaceSelector": {}} in rule["to"]
 
 
 @needs_kubectl
