@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ffdl.engines.argo import packaged
+from ffdl.engines.argo import controller_check, packaged
 from ffdl.workflows.site import CONFIG_NAME, CONFIG_VERSION, Site
 
 CONFIG = Path(__file__).parents[2] / "argo-config"
@@ -166,6 +167,19 @@ def test_the_finalizer_is_one_variable_more() -> None:
     environment = [d["spec"]["template"]["spec"]["containers"][0]["env"] for d in (plain, capturing)]
     added = [variable for variable in environment[1] if variable not in environment[0]]
     assert added == [{"name": "ARGO_POD_STATUS_CAPTURE_FINALIZER", "value": "true"}]
+
+
+def test_the_readme_names_the_controllers_settings_as_they_are() -> None:
+    """What it names is what an administrator looks for, to change it or to see that it is there."""
+    text = (CONFIG / "README.md").read_text()
+    rows = text.partition("| setting | why |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
+    config, deployment = packaged.objects("controller")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    there = {f"{variable['name']}={variable['value']}" for variable in container["env"]}
+    for key, value in controller_check.settings(config["data"]).items():
+        there |= {f"{key}.{part}" for part in value} if key == "executor" else {key}
+    assert named == there
 
 
 def test_the_settings_mean_what_this_version_means() -> None:
