@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -189,6 +190,21 @@ def test_the_settings_mean_what_this_version_means() -> None:
     assert data["version"] == str(CONFIG_VERSION)
     for found in (*packaged.objects("tenant"), *packaged.objects("controller")):
         assert found["metadata"]["annotations"][packaged.VERSION_ANNOTATION] == str(CONFIG_VERSION)
+
+
+def test_the_sweep_runs_as_the_tenants_settings_say() -> None:
+    """Its image is that of every job's steps, and so is when it is pulled; a ConfigMap may leave keys out."""
+    objects = by_name(packaged.objects("tenant"))
+    spec = objects["CronWorkflow/ffdl-sweep"]["spec"]["workflowSpec"]
+    data = objects[f"ConfigMap/{CONFIG_NAME}"]["data"]
+    sources = {parameter["name"]: parameter["valueFrom"] for parameter in spec["arguments"]["parameters"]}
+    assert all(source["configMapKeyRef"] == {"name": CONFIG_NAME, "key": name} for name, source in sources.items())
+    assert set(sources) <= set(data)
+    assert sources["pull-policy"]["default"] == Site().pull_policy
+    (template,) = spec["templates"]
+    used = set(re.findall(r"{{workflow\.parameters\.([\w-]+)}}", json.dumps(template)))
+    assert used == set(sources)
+    assert template["container"]["imagePullPolicy"] == "{{workflow.parameters.pull-policy}}"
 
 
 def test_no_role_has_more_than_its_work_needs() -> None:
