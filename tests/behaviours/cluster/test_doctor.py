@@ -39,10 +39,12 @@ def test_a_sound_cluster_has_no_problem_for_anyone(user: ClusterUser) -> None:
     of_administrator = findings(user, code=0, **as_administrator(user.tenant))
     assert {finding["topic"] for finding in of_administrator} >= {"cluster", "argo", "controller", "tenant", "storage"}
     assert not [finding for finding in of_administrator if finding["state"] == "unseen"]
-    left = [found["metadata"]["name"] for kind in ("workflows", "pods") for found in user.api.list(kind)]
-    assert not [name for name in left if name.startswith("ffdl-doctor")] or user.wait_for(
-        lambda: not [p for p in user.api.list("pods") if p["metadata"]["name"].startswith("ffdl-doctor")], "its pods"
-    )
+
+    def left() -> list[str]:
+        names = [found["metadata"]["name"] for kind in ("workflows", "pods") for found in user.api.list(kind)]
+        return [name for name in names if name.startswith("ffdl-doctor")]
+
+    user.wait_for(lambda: not left(), "the end of what doctor made")
 
 
 def test_what_is_missing_is_told_with_a_command_that_mends_it(neighbours: Tenant, tmp_path: Path) -> None:
