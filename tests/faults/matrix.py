@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -11,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ffdl.engines.argo.controller_check import CAPTURE
 from tests.behaviours.cluster_user import ClusterUser
+from tests.behaviours.kubernetes_api import Object
 from tests.behaviours.tenant import tenant
 from tests.cluster.cluster import Cluster
 from tests.cluster.place import BUILDS, CHECKOUT
@@ -124,10 +127,15 @@ def setting(cluster: Cluster) -> Setting:
     """What is tested now."""
     version = re.search(r"k8s\.io/kubernetes v(\S+)", (BUILDS / "onenode" / "go.mod").read_text())
     assert version is not None
-    images = cluster.kubectl(
-        "get", "deployment", "workflow-controller", "-n", "argo", "-o", "jsonpath={..containers[0].image}"
-    )
-    return Setting(commit(), images.rpartition(":")[2], version[1])
+    controller = cluster.kubectl("get", "deployment", "workflow-controller", "-n", "argo", "-o", "json")
+    return described(json.loads(controller), commit(), version[1])
+
+
+def described(controller: Object, commit: str, kubernetes: str) -> Setting:
+    """What a controller's Deployment says of the setting; `kubernetes` is its version."""
+    container = controller["spec"]["template"]["spec"]["containers"][0]
+    finalizer = {"name": CAPTURE, "value": "true"} in (container.get("env") or ())
+    return Setting(commit, container["image"].rpartition(":")[2], kubernetes, finalizer)
 
 
 def commit() -> str:

@@ -20,11 +20,15 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Setting:
-    """What was tested: records of one setting are comparable. `commit` ends in `+` where files were changed since."""
+    """What was tested: records of one setting are comparable. `commit` ends in `+` where files were changed since.
+
+    `finalizer` tells whether the controller captured how pods end by a finalizer; None in records that do not say.
+    """
 
     commit: str
     argo: str
     kubernetes: str
+    finalizer: bool | None = None
 
 
 @dataclass(frozen=True)

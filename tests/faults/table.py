@@ -10,6 +10,7 @@ from tests.faults.records import FAILED, HELD, SLOW, Record, Setting, latest, of
 from tests.faults.scenarios import Scenario
 from tests.faults.trial import Moment
 
+FINALIZER = "its finalizer on pods (`ARGO_POD_STATUS_CAPTURE_FINALIZER`)"
 HEAD = """\
 # Faults
 
@@ -37,10 +38,10 @@ def page(scenarios: Sequence[Scenario], records: Sequence[Record], setting: Sett
     held = sum(_verdict(runs[scenario.name]) == HELD for scenario in scenarios)
     when = time.strftime("%Y-%m-%d", time.gmtime(now))
     text = HEAD
-    text += f"{when}, commit {setting.commit}, Argo Workflows {setting.argo}, Kubernetes {setting.kubernetes}: "
-    text += f"{held} of {len(scenarios)} held."
+    text += f"{when}, commit {setting.commit}, Argo Workflows {setting.argo}{_with(setting, FINALIZER)}, "
+    text += f"Kubernetes {setting.kubernetes}: {held} of {len(scenarios)} held."
     if len(here) < len(scenarios):
-        text += f" {len(scenarios) - len(here)} were not run at this commit; their rows name another one or none."
+        text += f" {len(scenarios) - len(here)} were not run in this setting; their rows name another one or none."
     if loads := [run.load for scenario in scenarios for run in runs[scenario.name]]:
         text += f" The machine had {cores} cores and a load of {min(loads):.0f} to {max(loads):.0f} when runs began."
     for moment in Moment:
@@ -62,9 +63,15 @@ def _row(scenario: Scenario, runs: Sequence[Record], setting: Setting) -> str:
     if said:
         verdict += f": {said}"
     if runs and runs[-1].setting != setting:
-        verdict += f" (at {runs[-1].setting.commit}, Argo {runs[-1].setting.argo})"
+        last = runs[-1].setting
+        verdict += f" (at {last.commit}, Argo {last.argo}{_with(last, 'the finalizer')})"
     cells = (scenario.what, scenario.seen, scenario.counted, f"{scenario.bound:.0f}", str(len(runs)), median, worst)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in (*cells, verdict)) + " |"
+
+
+def _with(setting: Setting, finalizer: str) -> str:
+    """Whether Argo's controller had it; nothing where that is not known."""
+    return {True: f" with {finalizer}", False: f" without {finalizer}", None: ""}[setting.finalizer]
 
 
 def _verdict(runs: Iterable[Record]) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tests.faults.matrix import chosen
+from tests.faults.matrix import chosen, described
 from tests.faults.records import FAILED, HELD, SLOW, Record, Records, Setting, latest, of
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.table import page
 
-HERE, EARLIER = Setting("abc", "4.0.2", "1.34.4"), Setting("old", "4.0.2", "1.34.4")
+HERE, EARLIER = Setting("abc", "4.0.2", "1.34.4", False), Setting("old", "4.0.2", "1.34.4")
+CAPTURING = Setting("abc", "4.0.2", "1.34.4", True)
 FIRST, SECOND, THIRD = (scenario.name for scenario in SCENARIOS[:3])
 
 
@@ -33,6 +36,37 @@ def test_a_line_cut_short_costs_that_line_alone(tmp_path: Path) -> None:
         stream.write('{"scenario": "half')
     records.add(Record(SECOND, HERE, 2.0, HELD))
     assert [record.scenario for record in records.all()] == [FIRST, SECOND]
+
+
+def test_a_record_that_does_not_say_how_pods_ends_were_captured_is_read(tmp_path: Path) -> None:
+    """Hours of measurements must not be lost to a word more in each."""
+    earlier = asdict(Record(FIRST, EARLIER, 1.0, HELD, 20.0))
+    del earlier["setting"]["finalizer"]
+    (tmp_path / "records.jsonl").write_text(json.dumps(earlier) + "\n")
+    assert Records(tmp_path).all() == [Record(FIRST, EARLIER, 1.0, HELD, 20.0)]
+
+
+@pytest.mark.parametrize(("value", "found"), [("true", CAPTURING), ("false", HERE), (None, HERE)])
+def test_the_setting_is_read_from_the_controllers_deployment(value: str | None, found: Setting) -> None:
+    """It is the cluster that knows, not whoever started it."""
+    container: dict[str, object] = {"image": "localhost/workflow-controller:4.0.2"}
+    if value is not None:
+        container["env"] = [{"name": "ARGO_POD_STATUS_CAPTURE_FINALIZER", "value": value}]
+    controller = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    assert described(controller, "abc", "1.34.4") == found
+
+
+def test_runs_with_the_finalizer_are_not_mixed_with_others() -> None:
+    """It is there to make recoveries other than they are without it."""
+    runs = [Record(FIRST, HERE, 1.0, HELD, 20.0), Record(FIRST, CAPTURING, 2.0, HELD, 10.0)]
+    assert of(runs, FIRST, HERE) == [runs[0]]
+    assert of(runs, FIRST, CAPTURING) == [runs[1]]
+    with_it, without = (page(SCENARIOS, runs, setting, 0.0, 2) for setting in (CAPTURING, HERE))
+    assert "Argo Workflows 4.0.2 with its finalizer on pods" in with_it
+    assert "Argo Workflows 4.0.2 without its finalizer on pods" in without
+    assert "| 1 | 20.0 | 20.0 | held |" in without
+    assert "| 1 | 10.0 | 10.0 | held |" in with_it
+    assert "| held (at abc, Argo 4.0.2 with the finalizer) |" in page(SCENARIOS, runs[1:], HERE, 0.0, 2)
 
 
 def test_runs_of_another_commit_do_not_count() -> None:
