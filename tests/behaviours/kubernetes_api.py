@@ -15,7 +15,7 @@ PATHS = {  # kind -> where a namespace has them
     "pods": "api/v1", "configmaps": "api/v1", "secrets": "api/v1", "services": "api/v1", "events": "api/v1",
     "persistentvolumeclaims": "api/v1", "resourcequotas": "api/v1", "serviceaccounts": "api/v1",
     "workflows": "apis/argoproj.io/v1alpha1", "workflowtemplates": "apis/argoproj.io/v1alpha1",
-    "workflowtaskresults": "apis/argoproj.io/v1alpha1",
+    "workflowtaskresults": "apis/argoproj.io/v1alpha1", "cronworkflows": "apis/argoproj.io/v1alpha1",
 }  # fmt: skip
 PATCH = "application/merge-patch+json"
 

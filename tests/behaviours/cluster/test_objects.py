@@ -18,7 +18,9 @@ from tests.behaviours.cluster_user import ClusterUser
 from tests.behaviours.kubernetes_api import Api, Object
 from tests.behaviours.user import FFDL
 
-EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/*/workflow*.yaml"))
+FOLDER = Path(__file__).parents[3] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*/workflow*.yaml"))
+PIPELINE = FOLDER / "pipeline" / "pipeline.yaml"
 
 
 def accepted(user: ClusterUser, workflow: Object) -> None:
@@ -33,6 +35,13 @@ def test_the_compiled_examples_are_valid(user: ClusterUser, file: Path) -> None:
     """`kubectl create -f workflow.yaml` is a promise of the README's."""
     for workflow in yaml.safe_load_all(file.read_text()):
         accepted(user, workflow)
+
+
+@pytest.mark.smoke
+def test_the_example_of_a_pipeline_is_valid(user: ClusterUser) -> None:
+    """`kubectl apply -f pipeline.yaml` is an administrator's command: a tenant's users may not make CronWorkflows."""
+    (pipeline,) = yaml.safe_load_all(PIPELINE.read_text())
+    user.api.create("cronworkflows", pipeline, dryRun="All", fieldValidation="Strict")
 
 
 def test_a_thousand_learners_are_accepted(user: ClusterUser) -> None:
