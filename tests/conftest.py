@@ -20,6 +20,9 @@ CLUSTER_TIMEOUT = 900  # seconds a test may take there
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--engine", choices=tuple(ENGINES), default="local", help="where tests/behaviours/ run")
+    parser.addoption(
+        "--no-skips", action="store_true", help="a test that is skipped is a failure: all that is needed is there"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "smoke: the few that tell whether a cluster works at all",
     ):
         config.addinivalue_line("markers", line)
-    config.pluginmanager.register(Tally(config.getoption("--engine")), "engine-tally")
+    config.pluginmanager.register(Tally(config.getoption("--engine"), config.getoption("--no-skips")), "engine-tally")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -56,8 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Iterable[pytest.
 class Tally:
     """Counts what ran on the engine that was asked for and lists what did not, with the reasons."""
 
-    def __init__(self, engine: str) -> None:
-        self.engine = engine
+    def __init__(self, engine: str, no_skips: bool) -> None:
+        self.engine, self.no_skips = engine, no_skips
         self.counts: Counter[str] = Counter()
         self.skips: defaultdict[str, list[str]] = defaultdict(list)
 
@@ -78,8 +81,13 @@ class Tally:
         able = os.geteuid() == 0 and shutil.which("go") is not None
         return self.engine == "argo" and able and not self.counts["passed"] + self.counts["failed"]
 
+    @property
+    def skipped_all_the_same(self) -> int:
+        """How many tests were skipped where none was to be."""
+        return sum(map(len, self.skips.values())) if self.no_skips else 0
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.nothing_ran and not session.config.option.collectonly:
+        if (self.nothing_ran or self.skipped_all_the_same) and not session.config.option.collectonly:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -92,3 +100,5 @@ class Tally:
         write(f"behaviours on {ENGINES[self.engine]}: {counted or 'none'}")
         if self.nothing_ran:
             write("nothing ran on the cluster, though this machine has root and Go: python -m tests.cluster up")
+        if self.skipped_all_the_same:
+            write(f"{self.skipped_all_the_same} skipped, which is a failure with --no-skips")

@@ -17,10 +17,11 @@ import yaml
 
 from ffdl.engines.argo import controller_check, packaged
 from ffdl.workflows.site import CONFIG_NAME, CONFIG_VERSION, Site
+from tests.cluster.place import Place
 
 CONFIG = Path(__file__).parents[2] / "argo-config"
-CLUSTER_TOOLS = Path.home() / ".cache/ffdl-cluster/run/bin"
-KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl") or shutil.which("kubectl", path=str(CLUSTER_TOOLS))
+CLUSTER_TOOLS = str(Place.default().tools)
+KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl") or shutil.which("kubectl", path=CLUSTER_TOOLS)
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="needs kubectl: python -m tests.cluster up has one")
 Object = dict[str, Any]
 SHARED = {"ipBlock": {"cidr": "100.64.0.0/10"}}  # neither private nor public, says Python
