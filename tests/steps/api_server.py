@@ -64,6 +64,18 @@ class ApiServer:
             self._changes.append((self._version, "DELETED", plural, gone))
             self.changed.notify_all()
 
+    def kubeconfig(self, file: Path) -> Path:
+        """Written there: a user's of this server, in namespace ns."""
+        cluster = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": str(self.folder / "ca.crt")}
+        values = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": self.token}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}],
+            "current-context": "x",
+        }
+        file.write_text(json.dumps(values))
+        return file
+
     def forget(self) -> None:
         """As after a compaction: whoever asks for changes since before now is told that they are gone."""
         with self.changed:

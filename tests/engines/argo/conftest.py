@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from ffdl.engines.argo.access import Api
 from ffdl.engines.argo.connection import connect
@@ -27,17 +26,7 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
 @pytest.fixture
 def kubeconfig(server: ApiServer, tmp_path: Path) -> Path:
     """A user of the small server, in namespace ns."""
-    cluster = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority": str(server.folder / "ca.crt")}
-    context = {"cluster": "c", "user": "u", "namespace": "ns"}
-    values = {
-        "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": server.token}}],
-        "contexts": [{"name": "x", "context": context}],
-        "current-context": "x",
-    }
-    file = tmp_path / "kubeconfig"
-    file.write_text(yaml.safe_dump(values))
-    return file
+    return server.kubeconfig(tmp_path / "kubeconfig")
 
 
 @pytest.fixture
