@@ -7,7 +7,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from tests.behaviours.kubernetes_api import Api, Object
 from tests.cluster.cluster import Cluster, ClusterError
 
 SETTINGS = "ffdl-tenant"
+IMAGES = ("registry", "tag", "pull-policy")  # those of its settings that say where the images are
 
 
 @dataclass
@@ -65,14 +66,15 @@ def cluster() -> Cluster:
 
 
 @contextlib.contextmanager
-def tenant(name: str = "ffdl-test") -> Iterator[Tenant]:
-    """Makes one, and removes it with all that is in it."""
+def tenant(name: str = "ffdl-test", options: Sequence[str] = ()) -> Iterator[Tenant]:
+    """Makes one, with some of argo-config/options, and removes it with all that is in it."""
     found = cluster()
     namespace = f"{name}-{random.randrange(16**6):06x}"
     print("namespace", namespace)
-    found.tenant(namespace)
+    found.tenant(namespace, *options)
     try:
-        settings = json.loads(found.kubectl("get", "configmap", SETTINGS, "-n", "ffdl", "-o", "json"))["data"]
+        there = json.loads(found.kubectl("get", "configmap", SETTINGS, "-n", "ffdl", "-o", "json"))["data"]
+        settings = {key: there[key] for key in IMAGES}
         found.kubectl("patch", "configmap", SETTINGS, "-n", namespace, "-p", json.dumps({"data": settings}))
         found.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(_to_this_machine(found)))
         yield Tenant(found, namespace, found.user("tester", namespace))

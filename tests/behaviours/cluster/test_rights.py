@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.behaviours.cluster_user import ClusterUser
-from tests.behaviours.tenant import Tenant
+from tests.behaviours.kubernetes_api import ApiError
+from tests.behaviours.tenant import Tenant, tenant
+from tests.behaviours.test_examples import DIGITS, accuracies
 
 NOT = {  # account -> what would let whoever takes over one of its pods reach further
     "ffdl-executor": [
@@ -70,3 +73,23 @@ def test_a_pod_that_breaks_the_tenants_rules_is_refused(user: ClusterUser) -> No
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "owns-the-node"}, "spec": spec}
     with pytest.raises(Exception, match="violates PodSecurity"):
         user.api.create("pods", body, dryRun="All")
+
+
+def test_a_job_keeps_to_the_restricted_standard(tmp_path: Path) -> None:
+    """Many clusters take no other pods: learners that meet, a halt, a resume and the results must do with that."""
+    with tenant("ffdl-strict", options=["restricted"]) as strict:
+        user = ClusterUser(tmp_path, strict)
+        spec = {"containers": [{"name": "m", "image": user.image}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "as-any-other"}, "spec": spec}
+        with pytest.raises(ApiError, match="violates PodSecurity"):  # which the baseline takes
+            strict.api.create("pods", body, dryRun="All")
+        job = user.train(DIGITS / "peers.yml", "--set", "learners=2", "--set", "env.EPOCHS='40'")
+        user.until_step(job, 30)  # of 22 an epoch
+        user.ffdl("halt", job)
+        assert user.ffdl("status", job).stdout.strip() == "HALTED"
+        assert user.running() == []
+        user.ffdl("resume", job)
+        first, second = accuracies(user, job)
+        assert first == second > 0.9
+        said = user.ffdl("logs", job).stdout
+        assert (said.count("epoch 1/40"), said.count("epoch 40/40")) == (2, 2)  # neither began anew
