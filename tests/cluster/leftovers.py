@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -40,18 +42,46 @@ def survey(place: Place) -> dict[str, list[str]]:
     links = json.loads(subprocess.run(["ip", "-j", "link"], capture_output=True, text=True, check=True).stdout)
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout.splitlines()
     other = re.compile(rf"\b(?!{place.name}\b){NAME}\d*\b")  # clusters that come and go beside this one
-    rules = subprocess.run(["iptables-save"], capture_output=True, text=True).stdout.splitlines()
     return {
         "cgroups": [str(folder) for folder in cgroups.folders(place.name)]
         + [str(folder) for folder in cgroups.folders("kubepods")],
         "files": [path for path in OUTSIDE if Path(path).exists()],
-        "iptables": [rule.partition(" [")[0] for rule in rules if rule[:1] in ("-", ":")],
+        "ip6tables": _rules("ip6tables-save"),
+        "iptables": _rules("iptables-save"),
         "kernel settings": [f"{name} = {value}" for name, value in settings().items()],
         "links": [link["ifname"] for link in links if not other.search(link["ifname"])],
         "mounts": [mount for mount in mounts if NAME in mount or "kube" in mount or "containerd" in mount],
+        "namespaces": namespaces(place),
         "processes": [str(pid) for pid in cgroups.members(place.name)],
         "routes": [route.strip() for route in routes if not other.search(route)],
     }
+
+
+def _rules(command: str) -> list[str]:
+    """Without their counters."""
+    lines = subprocess.run([command], capture_output=True, text=True).stdout.splitlines()
+    return [line.partition(" [")[0] for line in lines if line[:1] in ("-", ":")]
+
+
+def namespaces(place: Place) -> list[str]:
+    """The cluster's network and mount namespaces that still hold a process, and which: a shell, what left its cgroup.
+
+    They are told by what is in them, not by their numbers, which the kernel gives to others at once.
+    """
+    signs = {  # the mounts' folders as they are, and from the root of a file system of their own
+        "net": ("net/fib_trie", [f"-- {place.address}\n"]),
+        "mnt": ("mountinfo", [f"{place.run}/", f"/{place.run.name}/system/"]),
+    }
+    seen: dict[str, str] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        for kind, (file, marks) in signs.items():
+            with contextlib.suppress(OSError):  # it has ended
+                namespace = os.readlink(process / "ns" / kind)
+                if namespace not in seen:
+                    told = (process / file).read_text()
+                    name = (process / "comm").read_text().strip()
+                    seen[namespace] = f"{namespace} of {process.name} ({name})" if any(m in told for m in marks) else ""
+    return sorted(filter(None, seen.values()))
 
 
 def compare(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
-from tests.cluster import health, leftovers
-from tests.cluster.place import DEVICES
+import pytest
+
+from tests.cluster import health, leftovers, namespaces
+from tests.cluster.place import DEVICES, Place
+from tests.cluster.processes import Process
+
+APART = ["unshare", "--net", "--mount"]
 
 
 def deployment(namespace: str, name: str, wanted: int = 1, **status: int) -> dict[str, Any]:
@@ -45,3 +54,25 @@ def test_leftovers_are_told_by_kind() -> None:
     assert leftovers.compare(before, {"links": ["lo"], "mounts": []}) == []
     after = {"links": ["lo", "eth0", "ffdl-cluster"], "mounts": ["/x"], "routes": ["default"]}
     assert leftovers.compare(before, after) == ["links: ffdl-cluster", "mounts: /x", "routes: default"]
+
+
+def test_a_process_that_holds_the_clusters_namespaces_is_told(tmp_path: Path) -> None:
+    """A forgotten shell in there keeps all of the cluster's mounts and rules alive, though nothing of it is seen."""
+    if os.geteuid() != 0 or shutil.which("ip") is None or subprocess.run([*APART, "true"]).returncode:
+        pytest.skip("needs root, iproute2 and a kernel that gives namespaces")
+    place = Place(tmp_path / "cache", 6)
+    others = subprocess.Popen([*APART, "sleep", "600"])  # anybody's namespaces are none of the cluster's
+    try:
+        assert leftovers.namespaces(place) == []
+        pid = namespaces.hold(place, tmp_path / "cgroup.procs")
+        inside = namespaces.enter(pid, mounts=False)
+        subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
+        subprocess.run([*inside, "ip", "addr", "add", f"{place.address}/32", "dev", "lo"], check=True)
+        held = [f"{os.readlink(f'/proc/{pid}/ns/{kind}')} of {pid} (sleep)" for kind in ("mnt", "net")]
+        assert leftovers.namespaces(place) == held
+        assert leftovers.namespaces(Place(tmp_path / "cache", 5)) == []
+    finally:
+        Process(place.run, "namespaces").kill()
+        others.kill()
+        others.wait()
+    assert leftovers.namespaces(place) == []
