@@ -13,7 +13,20 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from . import build, cgroups, components, health, images, install, jobs, keys, leftovers, namespaces, settings
+from . import (
+    build,
+    cgroups,
+    components,
+    health,
+    images,
+    install,
+    jobs,
+    keys,
+    leftovers,
+    namespaces,
+    requirements,
+    settings,
+)
 from .place import ADDRESSES, NAMESPACE, NODE, Place
 from .processes import Process, wait_for
 
@@ -129,10 +142,11 @@ class Cluster:
 
     def _write_tools(self) -> None:
         self.place.tools.mkdir(exist_ok=True)
+        ctr = requirements.program("ctr", self.place.tools)
         tools = {
             "kubectl": f"{self.builds['onenode']}/onenode kubectl",
             "argo": f"{self.builds['argo']}/argo",
-            "ctr": f"{shutil.which('ctr')} --address {self.place.containerd} --namespace k8s.io",
+            "ctr": f"{ctr} --address {self.place.containerd} --namespace k8s.io",
         }
         for name, command in tools.items():
             tool, new = self.place.tools / name, self.place.tools / f".{name}"

@@ -34,6 +34,12 @@ def widen_path() -> None:
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{ADMIN_PATHS}"
 
 
+def program(name: str, ours: Path) -> str | None:
+    """Where the machine has it: not in `ours`, the folder of the cluster's tools, which `env` puts first."""
+    folders = [folder for folder in os.environ["PATH"].split(os.pathsep) if folder and Path(folder) != ours]
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
 def packages() -> list[str]:
     """The Debian packages that are missing."""
     return sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})

@@ -32,6 +32,15 @@ def test_everything_missing_is_told_in_one_line(
     assert not (tmp_path / "cache").exists()
 
 
+def test_the_clusters_own_tools_are_not_taken_for_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a shell with its `env`, `up` would wrap its ctr around itself."""
+    ours, machine = tmp_path / "ours", tmp_path / "machine"
+    put(ours, "ctr", "")
+    put(machine, "ctr", "")
+    monkeypatch.setenv("PATH", f"{ours}:{machine}")
+    assert requirements.program("ctr", ours) == str(machine / "ctr")
+
+
 @pytest.mark.parametrize(("version", "found"), [("go1.26.8", (1, 26)), ("go1.19", (1, 19)), ("devel", None)])
 def test_gos_version_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, found: tuple[int, int] | None
