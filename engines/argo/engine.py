@@ -88,6 +88,11 @@ class ArgoEngine:
         record = records.find(self._api, job_id)
         if record is None:
             raise _no_such_job(job_id)
+        if records.ended_status(record) is None:
+            with suppress(EngineError):
+                ended = records.stored_end(self._api, lambda: self.site, record)
+                records.note_end(self._api, record, ended)
+                return ended
         return records.status(record)
 
     def _seen(self, workflow: Object, report: dict[str, Any] | None, record: Object | None = None) -> JobStatus:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
 from ..base import EngineError
 from ..nodes import unix_time
-from ..status import FAILED, JobStatus
+from ..status import COMPLETED, FAILED, JobStatus
 from . import objects
 from .access import CONFIG_MAPS, Api, Object
 
+if TYPE_CHECKING:
+    from ...workflows.site import Site
+
 SELECTOR = f"{contract.LABEL_RECORD}=true"
 MOST_NODES = 100  # nodes of a status that are kept
-UNKNOWN_END = "its Workflow is gone, and how it ended was not noted; `ffdl download` fetches what it stored"
+UNKNOWN_END = "its Workflow is gone, and how it ended was not noted; `ffdl show {}` looks into what it stored"
+CUT_OFF = "its Workflow was deleted before the job had ended"
 
 
 def records(api: Api) -> Iterator[Object]:
@@ -40,6 +44,27 @@ def status(record: Object) -> JobStatus:
     """The status of a job of which only the record is left."""
     if (noted := ended_status(record)) is not None:
         return noted
+    return _ended(record, FAILED, UNKNOWN_END.format(objects.job_of(record)))
+
+
+def stored_end(api: Api, site: Callable[[], Site], record: Object) -> JobStatus:
+    """How a job ended of which only the record is left, and that notes no end: as its results tell, in which that is
+    written last. Starts a pod. Raises EngineError where they can't be read.
+    """
+    from . import stored
+
+    names = {contract.RECORD_FILE: contract.RECORD_FILE}
+    with stored.stored(api, site(), objects.job_of(record), names) as files:
+        text = files[contract.RECORD_FILE].read_text() if files else ""
+    values = objects.json_object(text)
+    if values.get("outcome") == "Succeeded":
+        ended = _ended(record, COMPLETED)
+    else:
+        ended = _ended(record, FAILED, str(values.get("reason") or "") if values else CUT_OFF)
+    return replace(ended, finished=unix_time(values.get("finished")))
+
+
+def _ended(record: Object, state: str, reason: str = "") -> JobStatus:
     data = record.get("data") or {}
     summary = objects.json_object(data.get(objects.SUMMARY_KEY))
     job_id = objects.job_of(record)
@@ -50,7 +75,7 @@ def status(record: Object) -> JobStatus:
         if key in summary
     }
     submitted = unix_time(data.get(objects.SUBMITTED_KEY) or None)
-    return JobStatus(job_id, FAILED, name, reason=UNKNOWN_END, submitted=submitted, **known)
+    return JobStatus(job_id, state, name, reason=reason, submitted=submitted, **known)
 
 
 def note_end(api: Api, record: Object, ended: JobStatus) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ffdl.engines.argo import objects, records
 from ffdl.engines.argo.engine import ArgoEngine
 from ffdl.engines.base import CHECKPOINT, DEFINITION, RESULTS, TRAINEDMODEL, EngineError, NoSuchJob, Refused
 from ffdl.engines.client import Client, new_job_id
@@ -22,7 +23,7 @@ from ffdl.learner import contract
 from ffdl.workflows.job import TrainingJob
 from tests.behaviours.tenant import Tenant
 from tests.engines.argo.cutting import way
-from tests.engines.argo.plain import engine, until
+from tests.engines.argo.plain import compiled, engine, until
 
 SIZE = 50_000_000
 MANIFEST = f"""
@@ -181,6 +182,16 @@ def test_large_code_runs_again(team: Tenant, told: Told) -> None:
     argo.delete(again, results=True)
 
 
+def test_a_job_whose_workflow_was_deleted_while_it_ran_has_failed(team: Tenant) -> None:
+    """By hand, in Argo's UI: its results tell that it did not come to an end."""
+    argo, job = engine(team), new_job_id()
+    argo.submit(compiled("sleep 600"), job)
+    until(argo, job, "PROCESSING")
+    team.api.delete("workflows", job)
+    assert (argo.status(job).state, argo.status(job).reason) == ("FAILED", records.CUT_OFF)
+    argo.delete(job)
+
+
 def test_a_job_whose_workflow_is_gone_is_known_by_its_record(team: Tenant, told: Told, tmp_path: Path) -> None:
     """Argo removes Workflows after their ttl; people ask for results for longer."""
     job, _, wanted = told
@@ -198,6 +209,14 @@ def test_a_job_whose_workflow_is_gone_is_known_by_its_record(team: Tenant, told:
     assert own([line.text for line in argo.logs(job, follow=True)])[:-1] == wanted
     assert [line.text for line in argo.logs(job, tail=1)]
     assert list(argo.metrics(job)) == []
+    team.api.patch("configmaps", f"{job}-record", {"data": {objects.END_KEY: None}})  # nobody looked before it was gone
+    assert [status.state for status in argo.list() if status.id == job] == ["FAILED"]
+    stored = argo.status(job)
+    assert (stored.state, stored.name, stored.reason) == ("COMPLETED", before.name, "")
+    assert stored.finished is not None
+    assert before.finished is not None
+    assert abs(stored.finished - before.finished) < 30
+    assert [status for status in argo.list() if status.id == job] == [stored]
     assert (argo.download(job, TRAINEDMODEL, tmp_path) / "large.out").stat().st_size == SIZE
     assert argo.download(job, DEFINITION, tmp_path).exists()
     with pytest.raises(Refused, match=f"the Workflow of {job} is gone"):
