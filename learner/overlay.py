@@ -110,13 +110,15 @@ class Overlay:
     def empty(self, shape: Union[int, Sequence[int]], dtype: Any = np.float32) -> np.ndarray:
         """An array for use in `all_reduce`, in shared memory where that is the transport: then nothing is copied.
 
-        All learners are to make the same ones in the same order, and keep them: the memory is theirs to the end.
+        All learners are to make the same ones, in the same order among their collectives, and keep them: the memory is
+        theirs to the end. Raises OSError where there is no room, PeerLost.
         """
-        kind = np.dtype(dtype)
-        length = int(np.prod(shape))
-        if self._shared is None:
+        shared, kind = self._shared, np.dtype(dtype)
+        if shared is None:
             return np.empty(shape, kind)
-        return self._shared.empty(length, kind).reshape(shape)
+        length, made = int(np.prod(shape)), []
+        self._call(lambda _: made.append(shared.empty(length, kind)))  # the others are met for it: one at a time
+        return made[0].reshape(shape)
 
     def close(self) -> None:
         """Leaves: the others' next collective raises PeerLost, and here what is still on its way."""

@@ -99,6 +99,34 @@ def test_every_collective(shared_memory: bool) -> None:
         assert Learners(size, body, shared_memory).results() == dict.fromkeys(range(size), way)
 
 
+@WAYS
+def test_more_memory_can_be_had_while_a_collective_is_on_its_way(shared_memory: bool) -> None:
+    """A script makes room for the next gradients while the last ones travel: it must not get in their way."""
+    gate, opened = os.pipe()
+    begun: list[int] = []
+
+    def look() -> None:
+        if begun == [0]:  # the first learner waits for the second
+            os.write(opened, b"x")
+
+    def body(overlay: Overlay) -> float:
+        if overlay.rank == 1:
+            os.read(gate, 1)
+        begun.append(overlay.rank)
+        try:
+            under_way = overlay.all_reduce_async(gradients := np.ones(1000))
+            more = overlay.empty(1000)
+            more.fill(overlay.rank)
+            overlay.all_reduce(more)
+            under_way.wait()
+        finally:
+            os.write(opened, b"x")
+        assert (gradients == 2).all()
+        return float(more.mean())
+
+    assert Learners(2, body, shared_memory, look=look).results() == {0: 1.0, 1: 1.0}
+
+
 def test_what_can_not_be_sent_is_said_before_anything_is_sent() -> None:
     """An error at one learner alone, and the others wait: so it must come before they are told of anything."""
 
