@@ -108,7 +108,8 @@ class Overlay:
         self._call(lambda transport: transport.barrier())
 
     def empty(self, shape: Union[int, Sequence[int]], dtype: Any = np.float32) -> np.ndarray:
-        """An array for use in `all_reduce`, in shared memory where that is the transport: then nothing is copied.
+        """An array for use in `all_reduce`, in shared memory where that is the transport: then, if all learners' arrays
+        are such ones, nothing is copied.
 
         All learners are to make the same ones, in the same order among their collectives, and keep them: the memory is
         theirs to the end. Raises OSError where there is no room, PeerLost.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -16,9 +16,8 @@ SLOT = 1 << 20  # bytes of an array of its own that a rank shows the others at a
 SLOTS = 3  # one is filled, one added up, one emptied: so one meeting a round is enough
 ADD_BLOCK = 1 << 17  # bytes of common memory added up at a time: still in the processor's cache when written
 _PLACE = struct.Struct("=Q")  # behind a head: where in the common memory the array is
+_BITS = 48  # of the byte in a memory; above them is the memory's number
 _ELSEWHERE = (1 << 64) - 1
-
-_Where = Tuple[int, int]  # which of the memories that a rank has made, and the byte in it
 
 
 class Shared:
@@ -40,12 +39,16 @@ class Shared:
 
     def all_reduce(self, array: np.ndarray, operation: str) -> None:
         """As `Ring.all_reduce`, with the same bits."""
-        where = self._where(array)
-        begun = self._head(OPERATIONS.index(operation), array, where)
-        if where is None:
+        place = self._place(array)
+        begun = self._head(OPERATIONS.index(operation), array, place)
+        if place == _ELSEWHERE:
             self._reduce_by_slots(begun, array, operation)
+            return
+        places = [_PLACE.unpack(theirs[-_PLACE.size :])[0] for theirs in self._meet(begun)]
+        if _ELSEWHERE in places:
+            self._reduce_by_slots(b"", array, operation)
         else:
-            self._reduce_in_place(begun, array, where, operation)
+            self._reduce_in_place(places, array, operation)
 
     def all_gather(self, rows: np.ndarray) -> None:
         """As `Ring.all_gather`."""
@@ -62,7 +65,7 @@ class Shared:
     def close(self) -> None:
         self._common.close()
 
-    def _reduce_by_slots(self, begun: Optional[bytes], array: np.ndarray, operation: str) -> None:
+    def _reduce_by_slots(self, begun: bytes, array: np.ndarray, operation: str) -> None:
         """Round by round: show a piece of each other chunk, add up that of the own one and show it, take the others."""
         parts = [array[part] for part in chunks(len(array), self.size)]
         most = SLOT // self.size // array.itemsize  # elements of a chunk that are shown at a time
@@ -74,8 +77,9 @@ class Shared:
             for rank, piece in enumerate(pieces):
                 if rank != self.rank:
                     shown[self.rank][rank][: len(piece)] = piece
-            self._meet(begun)
-            begun = None
+            if len(set(self._meet(begun))) > 1:
+                self._meet()  # those whose arrays are in the common memory have shown a piece only now
+            begun = b""
             _take(last)
             mine = pieces[self.rank]
             others = [(self.rank + step) % self.size for step in range(1, self.size)]
@@ -85,12 +89,10 @@ class Shared:
         self._meet()
         _take(last)
 
-    def _reduce_in_place(self, begun: bytes, array: np.ndarray, where: _Where, operation: str) -> None:
+    def _reduce_in_place(self, places: List[int], array: np.ndarray, operation: str) -> None:
         """Adds up the own chunk of all ranks' arrays, and writes it into each of them."""
-        index, at = where
         order = [(self.rank + step) % self.size for step in range(self.size)]
-        self._meet(begun)
-        views = [self._common.of[rank][index][at : at + array.nbytes].view(array.dtype) for rank in order]
+        views = [self._at(rank, places[rank], array.nbytes).view(array.dtype) for rank in order]
         mine, most = chunks(len(array), self.size)[self.rank], ADD_BLOCK // array.itemsize
         for begin in range(mine.start, mine.stop, most):
             total, *others = (view[begin : min(begin + most, mine.stop)] for view in views)
@@ -99,39 +101,48 @@ class Shared:
                 other[:] = total
         self._meet()
 
-    def _copy(self, begun: Optional[bytes], rows: np.ndarray, roots: Sequence[int]) -> None:
+    def _copy(self, begun: bytes, rows: np.ndarray, roots: Sequence[int]) -> None:
         """Row i, of bytes, comes from rank `roots[i]` to all."""
         for at in range(0, max(1, rows.shape[1]), SLOT):
             pieces, slots = rows[:, at : at + SLOT], self._next_slots()
             if self.rank in roots:
                 slots[self.rank][: pieces.shape[1]] = pieces[roots.index(self.rank)]
             self._meet(begun)
-            begun = None
+            begun = b""
             _take([(piece, slots[root]) for root, piece in zip(roots, pieces) if root != self.rank])
 
     def _next_slots(self) -> List[np.ndarray]:
         self._round += 1
         return [slots[self._round % SLOTS] for slots in self._slots]
 
-    def _where(self, array: np.ndarray) -> Optional[_Where]:
-        """Where `array` is in the common memory, if it is."""
+    def _place(self, array: np.ndarray) -> int:
+        """Where `array` is in the common memory: which of the memories that this rank has made, and the byte in it."""
         begin = _address(array)
         for index, made in enumerate(self._common.of[self.rank]):
             at = begin - _address(made)
             if index and 0 <= at < made.nbytes:
-                return index, at
-        return None
+                return index << _BITS | at
+        return _ELSEWHERE
 
-    def _head(self, kind: int, array: np.ndarray, where: Optional[_Where] = None) -> bytes:
+    def _at(self, rank: int, place: int, size: int) -> np.ndarray:
+        """The `size` bytes at a `_place` of that rank's."""
+        at = place & (1 << _BITS) - 1
+        return self._common.of[rank][place >> _BITS][at : at + size]
+
+    def _head(self, kind: int, array: np.ndarray, place: int = _ELSEWHERE) -> bytes:
         self._number += 1
-        place = _ELSEWHERE if where is None else where[0] << 48 | where[1]
         return head(self._number, kind, array) + _PLACE.pack(place)
 
-    def _meet(self, begun: Optional[bytes] = None) -> None:
-        """With the head of a collective that has `begun`: the others must call the same one."""
-        for rank, theirs in enumerate(self._common.meet(begun or b"")):
-            if theirs != begun:
-                raise Mismatch(f"this learner calls {said(begun or b'')}, rank {rank} {said(theirs)}")
+    def _meet(self, begun: bytes = b"") -> List[bytes]:
+        """With the head of a collective that has `begun`: the others must call the same one, with arrays at any places.
+
+        Returns the heads of all ranks.
+        """
+        heads = self._common.meet(begun)
+        for rank, theirs in enumerate(heads):
+            if theirs != begun and theirs[: -_PLACE.size] != begun[: -_PLACE.size]:
+                raise Mismatch(f"this learner calls {said(begun)}, rank {rank} {said(theirs)}")
+        return heads
 
 
 def _add_up(operation: str, arrays: List[np.ndarray]) -> None:

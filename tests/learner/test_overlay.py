@@ -127,6 +127,33 @@ def test_more_memory_can_be_had_while_a_collective_is_on_its_way(shared_memory: 
     assert Learners(2, body, shared_memory, look=look).results() == {0: 1.0, 1: 1.0}
 
 
+@WAYS
+def test_arrays_in_common_memory_and_others_are_added_up_together(shared_memory: bool) -> None:
+    """A script whose learners take their arrays from different places gets its sum by TCP, so it does by memory, too.
+    Every choice of learners with an array of `empty`, which are not at the same place in it, to the bit."""
+    size, lengths = 3, [0, 1, 1000, (1 << 20) + 3]
+
+    def inputs(rank: int) -> list[np.ndarray]:
+        dice = np.random.default_rng(rank)
+        return [dice.standard_normal(length).astype("f4") for length in lengths]
+
+    def body(overlay: Overlay) -> list[int]:
+        living = overlay.empty((size, max(lengths)))
+        found = []
+        for choice in range(1 << size):
+            for one in inputs(overlay.rank):
+                if choice >> overlay.rank & 1:
+                    place = living[overlay.rank, : len(one)]
+                    place[:] = one
+                    one = place
+                overlay.all_reduce(one)
+                found.append(zlib.crc32(one.tobytes()))
+        return found
+
+    wanted = [zlib.crc32(in_order(list(one)).tobytes()) for one in zip(*map(inputs, range(size)), strict=True)]
+    assert Learners(size, body, shared_memory).results() == dict.fromkeys(range(size), wanted * (1 << size))
+
+
 def test_what_can_not_be_sent_is_said_before_anything_is_sent() -> None:
     """An error at one learner alone, and the others wait: so it must come before they are told of anything."""
 
