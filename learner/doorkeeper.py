@@ -6,7 +6,7 @@ import contextlib
 import queue
 import socket
 import threading
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, List, Tuple
 
 from .errors import PeerLost
 from .line import Line
@@ -35,7 +35,7 @@ class Doorkeeper:
         self._thread.join()
         for _, line in self.newcomers():
             line.close()
-        for end in (self._near, self.woken, self._waker):
+        for end in (*self._near, self.woken, self._waker):
             end.close()
 
     def newcomers(self) -> Iterator[Tuple[int, Line]]:
@@ -51,20 +51,23 @@ class Doorkeeper:
                 raise PeerLost("the world is over")
 
         with contextlib.suppress(PeerLost):
-            doors = [self._listener, self._near]
+            doors = [self._listener, *self._near]
             for rank, connection in arrivals(self._place, doors, lambda rank: rank < self._size, look):
                 with contextlib.suppress(OSError):
                     self._arrived.put((rank, _line(rank, connection)))
                     self._waker.send(b"x")
 
 
-def _near(place: Place) -> socket.socket:
-    """Listens for learners on this machine."""
+def _near(place: Place) -> List[socket.socket]:
+    """What listens for learners on this machine: nothing where that can't be, and they come by TCP."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with contextlib.suppress(OSError):  # no Linux: nobody will find it
+    try:
         listener.bind(name(place, place.rank))
-    listener.listen(64)
-    return listener
+        listener.listen(64)
+    except OSError:  # no Linux
+        listener.close()
+        return []
+    return [listener]
 
 
 def _line(rank: int, connection: socket.socket) -> Line:
