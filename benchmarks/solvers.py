@@ -1,11 +1,12 @@
 """The solvers beside each other where one of four learners is slow: how well digits are read, over time.
 
-    python benchmarks/solvers.py [--launches 3] [--seconds 20] [--svg FILE]
+    python benchmarks/solvers.py [--launches 7] [--seconds 20] [--svg FILE]
 
 Four learners train the network of examples/digits with 16 images each a step; the fourth one sleeps after each of its
 steps as long as 4 of them take. In each launch the ways are measured in turn: the overlay, and one parameter server in
-each of its modes. Shown are, as medians over the launches, the seconds until the first learner's model reads 90, 95 and
-97 % of the images that it never saw, its best share, and the steps it took. --svg writes the medians as a picture.
+each of its modes. Shown are, as medians over the launches, least and most in brackets, the seconds until the first
+learner's model reads 90, 95 and 97 % of the images that it never saw, its best share, and the steps it took. --svg
+writes the medians as a picture.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Curve = list[tuple[float, float]]  # seconds, share of the images that are read
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--launches", type=int, default=3)
+    parser.add_argument("--launches", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--svg", metavar="FILE")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -50,17 +51,25 @@ def main() -> int:
             mode = "" if way == "overlay" else way
             found = launched(__file__, LEARNERS, int(bool(mode)), mode, seconds=options.seconds)
             runs[way].append((found["curve"], found["steps"]))
-    print(f"{'':9}" + "".join(f"{f'{goal:.0%} after':>11}" for goal in GOALS) + f"{'best':>8}{'steps':>7}")
+    print(f"{'':9}" + "".join(f"{f'{goal:.0%} after':>23}" for goal in GOALS) + f"{'best':>23}{'steps':>20}")
     for way in WAYS:
-        reached = [statistics.median(until(curve, goal) for curve, _ in runs[way]) for goal in GOALS]
-        best = statistics.median(max(share for _, share in curve) for curve, _ in runs[way])
-        steps = statistics.median(steps for _, steps in runs[way])
-        times = "".join(f"{f'{seconds:.1f} s' if seconds < 1e9 else 'never':>11}" for seconds in reached)
-        print(f"{way:9}{times}{best:8.1%}{steps:7.0f}", flush=True)
+        times = "".join(f"{spread([until(curve, goal) for curve, _ in runs[way]], '.1f', ' s'):>23}" for goal in GOALS)
+        best = spread([100 * max(share for _, share in curve) for curve, _ in runs[way]], ".1f", "%")
+        steps = spread([steps for _, steps in runs[way]], ".0f")
+        print(f"{way:9}{times}{best:>23}{steps:>20}", flush=True)
     if options.svg:
         curves = {way: middle([curve for curve, _ in runs[way]], options.seconds) for way in WAYS}
         Path(options.svg).write_text(picture(curves, options.seconds))
     return 0
+
+
+def spread(values: Sequence[float], form: str, unit: str = "") -> str:
+    """The median, with least and most."""
+    usual, least, most = (
+        "never" if value == float("inf") else f"{value:{form}}"
+        for value in (statistics.median(values), min(values), max(values))
+    )
+    return f"{usual}{unit if usual != 'never' else ''} ({least} - {most})"
 
 
 def until(curve: Curve, goal: float) -> float:
