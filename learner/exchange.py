@@ -8,10 +8,12 @@
     server   HAS, values       its part of the parameters after that, which begins to come while others are still sent
     server   SHOWS             in place of the first HAS: its part can be seen in memory that it has handed over. After
                                each HAS there are now no values, but a READY for each block, when it can be seen there
-    learner  SAVES             the server is to keep what it has, as that of step `number`
+    learner  SAVES             the server is to keep what it has, as that of step `number`. Rank 0 says so to all; where
+                               learners do not go in lockstep it is the lowest rank that the first server has
     server   REFUSES, text     and nothing after that
 
-Each begins with a head of fixed size; how many values there are has been said at the beginning, and text is bounded.
+Each begins with a head of fixed size, where the number of HAS is twice that lowest rank, and one more for a server
+that is to halt; how many values there are has been said at the beginning, and text is bounded.
 """
 
 from __future__ import annotations

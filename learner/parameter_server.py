@@ -76,6 +76,7 @@ class ParameterServer:
         self.parameters: Parameters = {"": parameters} if isinstance(parameters, np.ndarray) else dict(parameters)
         self.mode, self.optimizer, self.leaving = mode, optimizer, False
         self._every, self._look, self._rank = every, look, place.rank
+        self._first = 0  # of the ranks that are there: it says when servers save
         self._row = Row(self.parameters, max(1, len(servers)))
         self._sent_as = np.dtype(gradients or self._row.dtype) if mode in GRADIENTS else self._row.dtype
         self._steps = 0
@@ -118,7 +119,9 @@ class ParameterServer:
             self._exchange(self.parameters, rate)
 
     def save(self, step: int) -> None:
-        """The servers are to keep what they have now, as that of `step`. To be called at one rank."""
+        """The servers are to keep what they have now, as that of `step`: only the first learner there is tells them."""
+        if self._rank != self._first:
+            return
         for line in self._lines:
             line.put([head(SAVES, number=step)])
         self._flow(self._lines, lambda line: line.idle)
@@ -194,9 +197,10 @@ class ParameterServer:
         def over(line: Line) -> bool:
             if line in unheard and line.filled:
                 number = unheard.pop(line)
-                what, size, leaving, _ = HEAD.unpack(self._heads[number])
-                self.leaving = self.leaving or bool(leaving)
+                what, size, said, _ = HEAD.unpack(self._heads[number])
+                self.leaving = self.leaving or bool(said % 2)
                 if what == HAS:
+                    self._first = said // 2 if number == 0 else self._first  # one server's word: all save, or none
                     line.want(self._taken(number))
                 elif what == SHOWS:
                     self._see(line, number)

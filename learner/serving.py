@@ -48,6 +48,7 @@ class Server:
             finally:
                 if job.world.mode not in LOCKSTEP:  # what learners have sent meanwhile is not lost
                     self._state = world.state
+                    job.hold(self._state)
                 world.close()
 
 
@@ -154,6 +155,8 @@ class _World:
         if self._job.halting:
             self._leaving = self._leaving or now
             if not self._learners or (not self._lockstep and now - self._leaving > LEAVE_WITHIN):
+                if not self._lockstep:  # else it was saved at the step at which all have halted
+                    self._job.hold(self.state)
                 self._job.leave()
 
     # --- what they say --------------------------------------------------------------------------------------------
@@ -182,7 +185,9 @@ class _World:
             learner.what = SETS
             learner.line.want([as_bytes(self._updates.solver.values)])
         elif what == SAVES and not learner.waits:
-            self._job.snapshot(number, self._updates.solver.state())
+            # each at its own step: names that never go back are the same at all servers, whatever comes to them first
+            step = number if self._lockstep else max(number, self._job.at)
+            self._job.snapshot(step, self._updates.solver.state())
             learner.next_head()
         else:
             raise RefusedError("it says what it should not")
@@ -227,7 +232,9 @@ class _World:
         learner.line.put([self._has(), memoryview(self._updates.solver.values.tobytes())])
 
     def _has(self) -> memoryview:
-        return head(HAS, number=int(self._job.halting))
+        there = [rank for rank, learner in self._learners.items() if learner.opened]
+        first = 0 if self._lockstep else min(there, default=0)
+        return head(HAS, number=2 * first + int(self._job.halting))
 
     def _over(self, learner: Sender) -> None:
         assert isinstance(learner, _Learner)

@@ -95,6 +95,7 @@ class Session:
         self._step = 0
         self._saved_step = 0
         self._saved_at = time.monotonic()
+        self._held: Optional[State] = None
         self._termination: Optional[Termination] = None
         told = self._join()
         self._enter(told)
@@ -143,6 +144,8 @@ class Session:
         """
         step = count("step", step)
         self._step = step
+        if self._server is not None and self.world.step is None:
+            self.hold(state)  # its servers may leave for a halt before its next step
         now = time.monotonic()
         channel = self._channel
         if channel is not None:
@@ -240,14 +243,26 @@ class Session:
             raise ConnectionError("there is no job")
         return self._channel.listener()
 
+    @property
+    def at(self) -> int:
+        """The last step that was reported, restored or saved."""
+        return self._step
+
     def snapshot(self, step: int, state: Dict[Any, Any]) -> None:
         """Copies `state`, and saves the copy while the caller goes on."""
         if self._saver is not None:
             self._saver.snapshot(step, state)
-        self._saved_at, self._saved_step = time.monotonic(), step
+        self._step = self._saved_step = step
+        self._saved_at = time.monotonic()
+
+    def hold(self, state: Optional[State]) -> None:
+        """`state` is what `leave` saves, as that of the last step, until there is another world."""
+        self._held = state
 
     def leave(self) -> None:
-        """Halts with what is saved already. Raises Halted."""
+        """Halts with what it holds, or else with what is saved already. Raises Halted."""
+        if self._held is not None:
+            self._halt_with(self._held)
         if self._saver is not None:
             self._saver.finish()
         if self._channel is not None:
@@ -257,7 +272,7 @@ class Session:
     # --------------------------------------------------------------------------------------------------------------
 
     def _servers_save(self) -> None:
-        if self._server is not None and self.rank == 0:
+        if self._server is not None:
             self._server.save(self._step)
 
     def _join(self) -> Dict[str, Any]:
@@ -319,6 +334,7 @@ class Session:
     def _enter(self, told: Dict[str, Any]) -> None:
         self.world = World.from_message(told)
         self.rank, self.size, self.generation = self.world.rank, self.world.size, self.world.generation
+        self._held = None
         if self._saver is not None:
             self._saver.about.update(generation=self.generation, world_size=self.size)
             self._saved_at = time.monotonic()

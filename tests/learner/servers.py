@@ -10,19 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ffdl.learner import contract
 from ffdl.learner.optimizers import SGD, Optimizer
 from ffdl.learner.parameter_server import ParameterServer
 from ffdl.learner.rendezvous import Place
 from tests.learner.conftest import WAIT, AgentEnd, Start
 
-SERVING = "from ffdl.learner import serving; serving.run(serving.Server().serve)"
+SERVING = "from ffdl.learner import serving; {}; serving.run(serving.Server().serve)"
 PLAIN = SGD(1.0)
 
 
 class Job:
     """`size` learners and `servers` servers of one world, in `mode`."""
 
-    def __init__(self, folder: Path, start: Start, size: int, servers: int, mode: str, step: int = -1) -> None:
+    def __init__(
+        self, folder: Path, start: Start, size: int, servers: int, mode: str, step: int | None = -1, patch: str = ""
+    ) -> None:
         self.size, self.mode, self.key = size, mode, os.urandom(32)
         self.doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(servers)]
         self.addresses = [door.getsockname()[:2] for door in self.doors]
@@ -38,11 +41,26 @@ class Job:
                 "step": step,
             }
         self.learners: list[ParameterServer] = []
-        self.start, self._until = start, time.monotonic() + WAIT
+        self.start, self._until, self._patch = start, time.monotonic() + WAIT, patch
         self.processes = [self.begin(number) for number in range(servers)]
 
     def begin(self, number: int) -> Any:
-        return self.start(SERVING, env={"FFDL_AGENT_SOCKET": str(self.agents[number].path)})
+        script = SERVING.format(self._patch or "pass")
+        return self.start(script, env={"FFDL_AGENT_SOCKET": str(self.agents[number].path)})
+
+    def halt(self) -> None:
+        """Waits until all servers have."""
+        for agent in self.agents:
+            agent.halt()
+        for process in self.processes:
+            assert process.wait(WAIT) == contract.EXIT_AGAIN
+
+    def begin_again(self) -> None:
+        """All servers, as they are killed if they are still there."""
+        for number, process in enumerate(self.processes):
+            process.kill()
+            process.wait()
+            self.processes[number] = self.begin(number)
 
     def place(self, rank: int) -> Place:
         return Place(rank, 3, self.key)
