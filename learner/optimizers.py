@@ -28,7 +28,7 @@ class SGD:
         return 1 if self.momentum else 0
 
     def update(self, values: np.ndarray, gradient: np.ndarray, slots: Sequence[np.ndarray], number: int) -> None:
-        """`values`, and `slots`, after update `number` (from 1). `gradient` is used up."""
+        """`values`, and `slots`, after update `number` (from 1). `gradient`, of type `wide(values)`, is used up."""
         if self.momentum:
             (velocity,) = slots
             np.multiply(velocity, self.momentum, out=velocity)
@@ -90,6 +90,11 @@ def from_description(values: Dict[str, Any]) -> Optimizer:
     return optimizer
 
 
+def wide(values: np.ndarray) -> np.dtype:
+    """The type in which updates of `values` are worked out: the square of a small gradient is zero in float16."""
+    return np.promote_types(values.dtype, np.float32)
+
+
 def new_slots(optimizer: Optimizer, values: np.ndarray) -> List[np.ndarray]:
     """What goes with `values`, before the first update."""
-    return [np.zeros_like(values) for _ in range(optimizer.slots)]
+    return [np.zeros_like(values, wide(values)) for _ in range(optimizer.slots)]

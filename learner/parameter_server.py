@@ -31,7 +31,7 @@ from .exchange import (
     head,
 )
 from .line import Line, wait
-from .optimizers import SGD, Adam, Optimizer, described, new_slots
+from .optimizers import SGD, Adam, Optimizer, described, new_slots, wide
 from .rendezvous import Place, connect
 from .shared_line import shared_line
 from .solvers import GRADIENTS
@@ -114,7 +114,7 @@ class ParameterServer:
             return
         optimizer = self.optimizer if lr is None else replace(self.optimizer, lr=lr)
         for name, array in self.parameters.items():
-            optimizer.update(array, given[name].astype(array.dtype), self._slots[name], self._steps)
+            optimizer.update(array, given[name].astype(wide(array)), self._slots[name], self._steps)
         if self._steps % self._every == 0 and self._lines:
             self._exchange(self.parameters, rate)
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 import numpy as np
 
 from .contract import LOCKSTEP, MODES
-from .optimizers import Optimizer, from_description, new_slots
+from .optimizers import Optimizer, from_description, new_slots, wide
 
 SYNC, ASYNC, EASGD, AVERAGE = MODES
 GRADIENTS = (SYNC, ASYNC)  # modes in which learners send gradients, and servers apply the optimizer
@@ -80,7 +80,8 @@ class Solver:
             raise ValueError(f"the saved parameters of this server are {has}, the learners' {wants}")
         self.values[:], self.updates = values, int(state["updates"])
         if len(state["slots"]) == len(self.slots):  # else it is another optimizer's, which begins anew
-            self.slots = [np.asarray(slot) for slot in state["slots"]]
+            kind = wide(self.values)  # an earlier version has saved those of float16 as float16
+            self.slots = [np.asarray(slot, kind) for slot in state["slots"]]
 
 
 def solver(about: Dict[str, Any], values: np.ndarray) -> Solver:

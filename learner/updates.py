@@ -10,6 +10,7 @@ import numpy as np
 from . import memory
 from .exchange import BLOCK, FAR_BLOCK, READY, SENDS, as_bytes
 from .line import Line
+from .optimizers import wide
 from .solvers import Solver, Update, solver
 
 ELEMENTS_MOST = 1 << 40
@@ -66,7 +67,7 @@ class Updates:
         self._staleness, self._sent_as = about.get("staleness"), sent_as
         self._most = (BLOCK if common else FAR_BLOCK) // kind.itemsize  # elements in a block
         self._blocks = max(1, -(-count // self._most))
-        self._total = np.empty(self._most, np.promote_types(kind, np.float32))
+        self._total = np.empty(self._most, wide(values))
 
     def close(self) -> None:
         """What is in its memory stays for who sees it."""

@@ -20,6 +20,7 @@ from ffdl.learner.exchange import BLOCK, EMPTY, HEAD, OPENS, SERVERS, Row
 from ffdl.learner.optimizers import SGD, Adam, Optimizer, new_slots
 from ffdl.learner.parameter_server import ParameterServer
 from ffdl.learner.rendezvous import Place, connect
+from ffdl.learner.solvers import Solver
 from tests.learner.conftest import WAIT, AgentEnd, Start
 from tests.learner.servers import Job
 
@@ -272,6 +273,44 @@ def test_without_servers_the_optimizer_works_here() -> None:
         server.step(gradients(own, 0, step))
         alone.step(gradients(own, 0, step))
     assert bits(own) == bits(alone.arrays)
+
+
+def one_learner(job: Begin, servers: int, own: np.ndarray, optimizer: Optimizer) -> ParameterServer:
+    if servers:
+        return job(1, servers, "sync").learner(0, own, optimizer)
+    return ParameterServer(Place(0, 0, b""), [], own, optimizer)
+
+
+@pytest.mark.parametrize("servers", [0, 2])
+def test_small_gradients_count_in_half_precision(job: Begin, servers: int) -> None:
+    """The square of 1e-3 is nothing in float16, and a step that is divided by its root has no bound."""
+    own = np.zeros(5, np.float16)
+    one_learner(job, servers, own, Adam(1e-3)).step(np.full(5, 1e-3, np.float16))
+    assert own.tolist() == [np.float16(-1e-3)] * 5
+
+
+@pytest.mark.parametrize("servers", [0, 2])
+def test_momentum_adds_up_in_half_precision(job: Begin, servers: int) -> None:
+    """Near 100 float16 has steps of 1 / 16: what is added there goes lost in rounding."""
+    own = np.zeros(5, np.float16)
+    server = one_learner(job, servers, own, SGD(0.0, momentum=0.99))
+    for _ in range(1500):
+        server.step(np.ones(5, np.float16))
+    server.step(np.ones(5, np.float16), lr=1.0)
+    assert own.tolist() == [-100.0] * 5
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.1, momentum=0.9), Adam(0.01)], ids=["momentum", "adam"])
+def test_moments_that_were_saved_in_half_precision_go_on_in_single(optimizer: Optimizer) -> None:
+    """Snapshots of earlier versions have them so."""
+    old, new = (Solver("sync", optimizer, np.zeros(5, np.float16)) for _ in range(2))
+    old.apply(old.begin(None), slice(0, 5), np.ones(5, np.float32), 1)
+    state = old.state()
+    new.restore({**state, "slots": [slot.astype(np.float16) for slot in state["slots"]]})
+    assert {slot.dtype for slot in new.slots} == {np.dtype(np.float32)}
+    for solver in (old, new):
+        solver.apply(solver.begin(None), slice(0, 5), np.full(5, 1e-3, np.float32), 1)
+    np.testing.assert_allclose(new.values, old.values, rtol=1e-3)
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3, 7])
