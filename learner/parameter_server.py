@@ -34,7 +34,7 @@ from .line import Line, wait
 from .optimizers import SGD, Adam, Optimizer, described, new_slots, wide
 from .rendezvous import Place, connect
 from .shared_line import shared_line
-from .solvers import GRADIENTS
+from .solvers import GRADIENTS, check
 
 __all__ = ["SGD", "Adam", "Optimizer", "ParameterServer"]
 
@@ -63,16 +63,19 @@ class ParameterServer:
         state: Optional[Dict[str, Any]] = None,
         look: Callable[[], None] = lambda: None,
         shared_memory: bool = True,
+        learners: int = 1,
     ) -> None:
         """Connects to `servers`, and sets `parameters` to what they have; where they have none, to those of rank 0.
 
         `gradients`: the type in which gradients are sent (float16), if not the parameters'. Where learners send their
         parameters (modes easgd and average) it is `every` that many steps; one that goes on from a `state()` keeps its
         own parameters until the next time. `look` is called twice a second in waiting, and may raise what is to end it.
-        Without `shared_memory` it is TCP on one machine, too. Raises PeerLost, Mismatch.
+        Without `shared_memory` it is TCP on one machine, too. `learners` are at most to share `elasticity`. Raises
+        PeerLost, Mismatch, and ValueError for options that can't be.
         """
         if every < 1:
             raise ValueError(f"every must be at least 1, but is {every}")
+        check(elasticity, staleness, learners)
         self.parameters: Parameters = {"": parameters} if isinstance(parameters, np.ndarray) else dict(parameters)
         self.mode, self.optimizer, self.leaving = mode, optimizer, False
         self._every, self._look, self._rank = every, look, place.rank

@@ -205,7 +205,8 @@ class Session:
         mode = world.mode or "sync"
         if self._server is not None:
             self._server.close()
-        self._server = ParameterServer(place, world.servers, parameters, optimizer, mode, look=self.look, **options)
+        options = {"look": self.look, "learners": self.size, **options}
+        self._server = ParameterServer(place, world.servers, parameters, optimizer, mode, **options)
         return self._server
 
     def save(self, state: State) -> bool:

@@ -84,13 +84,26 @@ class Solver:
             self.slots = [np.asarray(slot, kind) for slot in state["slots"]]
 
 
+def check(elasticity: Any, staleness: Any, learners: int) -> None:
+    """Raises ValueError for what none of the modes can have.
+
+    learners * elasticity is the paper's beta = p alpha, by which the servers' parameters move towards the mean of all
+    learners': up to 1 they are a moving average of it, beyond that they overshoot and may diverge.
+    """
+    if staleness is not None and (type(staleness) is not int or staleness < 0):
+        raise ValueError(f"staleness is a whole number of steps, 0 or more, not {staleness!r:.50}")
+    if elasticity is None:
+        return
+    if isinstance(elasticity, bool) or not isinstance(elasticity, (int, float)) or not 0 < learners * elasticity <= 1:
+        most = f"1 / learners = {1 / learners:g}"
+        raise ValueError(f"elasticity is a number above 0 and up to {most}, not {elasticity!r:.50}")
+
+
 def solver(about: Dict[str, Any], values: np.ndarray) -> Solver:
     """The one that learners have asked for. Raises ValueError."""
     mode, elasticity = about.get("mode"), about.get("elasticity")
     if mode not in MODES:
         raise ValueError(f"there is no mode {mode!r:.50}")
-    if elasticity is not None and not isinstance(elasticity, (int, float)):
-        raise ValueError(f"an elasticity is a number, not {elasticity!r:.50}")
     return Solver(mode, from_description(dict(about.get("optimizer") or {})), values, elasticity)
 
 

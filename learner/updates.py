@@ -11,7 +11,7 @@ from . import memory
 from .exchange import BLOCK, FAR_BLOCK, READY, SENDS, as_bytes
 from .line import Line
 from .optimizers import wide
-from .solvers import Solver, Update, solver
+from .solvers import Solver, Update, check, solver
 
 ELEMENTS_MOST = 1 << 40
 
@@ -52,6 +52,7 @@ class Updates:
             raise ValueError("these are no parameters")
         if sent_as.itemsize > kind.itemsize:
             raise ValueError(f"gradients for parameters of {kind} are to be {kind} or smaller, not {sent_as}")
+        check(about.get("elasticity"), about.get("staleness"), size)
         if count * kind.itemsize > memory.limit():
             raise MemoryError
         self.memory: Optional[int] = None  # that learners on this machine may see, if it is in use

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ffdl.learner import contract
+from ffdl.learner import contract, parameter_server
 from ffdl.learner.errors import Mismatch, PeerLost
 from ffdl.learner.exchange import BLOCK, EMPTY, HEAD, OPENS, SERVERS, Row
 from ffdl.learner.optimizers import SGD, Adam, Optimizer, new_slots
@@ -622,6 +622,56 @@ def test_more_parameters_than_there_is_memory_for_are_refused(job: Begin) -> Non
         while got := connection.recv(4096):
             answer += got
     assert answer[HEAD.size :].decode() == f"a server has no memory for {1 << 39} parameters"
+
+
+WRONG = [
+    ({"staleness": -1}, "staleness is a whole number of steps, 0 or more, not -1"),
+    ({"staleness": "3"}, "staleness is a whole number of steps, 0 or more, not '3'"),
+    ({"staleness": True}, "staleness is a whole number of steps, 0 or more, not True"),
+    ({"elasticity": 5.0}, "elasticity is a number above 0 and up to 1 / learners = 0.5, not 5.0"),
+    ({"elasticity": 0.51}, "elasticity is a number above 0 and up to 1 / learners = 0.5, not 0.51"),
+    ({"elasticity": 0}, "elasticity is a number above 0 and up to 1 / learners = 0.5, not 0"),
+    ({"elasticity": "a"}, "elasticity is a number above 0 and up to 1 / learners = 0.5, not 'a'"),
+    ({"elasticity": float("nan")}, "elasticity is a number above 0 and up to 1 / learners = 0.5, not nan"),
+]
+IDS = [f"{name}={value}" for wrong, _ in WRONG for name, value in wrong.items()]
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=IDS)
+def test_options_that_cannot_be_are_errors_before_anything_is_sent(options: dict[str, Any], said: str) -> None:
+    """Said in the script's own words: not a step that hangs, nor a model that grows without bound."""
+    with pytest.raises(ValueError, match=said):
+        ParameterServer(Place(0, 0, b""), [("nowhere", 1)], np.zeros(1), SGD(1.0), "easgd", learners=2, **options)
+
+
+def test_a_session_knows_how_many_learners_share_elasticity(agent: AgentEnd, start: Start) -> None:
+    agent.world |= {"mode": "easgd", "servers": [["nowhere", 1]], "key": "00", "size": 2}
+    script = """
+import numpy as np
+from ffdl import learner
+from ffdl.learner.parameter_server import SGD
+
+learner.run(lambda job: job.parameter_server(np.zeros(1), SGD(1.0), elasticity=0.9))
+"""
+    process = start(script, env={"FFDL_AGENT_SOCKET": str(agent.path)})
+    assert process.wait(WAIT) == 1
+    *_, last = process.stderr.read().splitlines()
+    assert last.endswith("ValueError: elasticity is a number above 0 and up to 1 / learners = 0.5, not 0.9")
+
+
+@pytest.mark.parametrize(("options", "said"), WRONG, ids=IDS)
+@pytest.mark.parametrize("mode", ["async", "easgd"])
+def test_servers_refuse_options_that_cannot_be(
+    job: Begin, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: str, mode: str
+) -> None:
+    """What comes over a socket is anyone's; the server goes on, for whoever asks for what can be."""
+    monkeypatch.setattr(parameter_server, "check", lambda *_: None)
+    two = job(2, 1, mode)
+    with pytest.raises(Mismatch, match=said):
+        two.learner(0, np.zeros(1), **options)
+    own = np.zeros(1)
+    two.learner(0, own, staleness=0, elasticity=0.5).step(np.ones(1))
+    assert list(own) == [-1.0 if mode == "async" else -0.5]
 
 
 def test_optimizers_that_cannot_be_are_refused(job: Begin) -> None:
