@@ -82,7 +82,7 @@ class Reference:
 def test_synchronous_steps_are_those_of_one_learner_with_a_large_batch(
     job: Begin, optimizer: Optimizer, dtype: str, near: set[int]
 ) -> None:
-    """Bit for bit: a wrong sign, a gradient that is left out, used twice or late would show."""
+    """Bit for bit: a gradient that is left out, used twice or late would show."""
     three = job(3, 2, "sync")
 
     def learn(rank: int) -> dict[str, bytes]:
@@ -98,6 +98,70 @@ def test_synchronous_steps_are_those_of_one_learner_with_a_large_batch(
     for step in range(STEPS):
         alone.step(*(gradients(alone.arrays, rank, step) for rank in range(3)))
     assert three.all(learn) == [bits(alone.arrays)] * 3
+
+
+def descent(w: np.ndarray, gradients: list[np.ndarray]) -> np.ndarray:
+    """w = w - lr g, lr 0.1 (Robbins and Monro 1951)."""
+    for g in gradients:
+        w = w - 0.1 * g
+    return w
+
+
+def heavy_ball(w: np.ndarray, gradients: list[np.ndarray]) -> np.ndarray:
+    """w = w - lr g + m (w - w before), lr 0.1, m 0.9 (Polyak 1964)."""
+    before = w
+    for g in gradients:
+        w, before = w - 0.1 * g + 0.9 * (w - before), w
+    return w
+
+
+def adam(w: np.ndarray, gradients: list[np.ndarray]) -> np.ndarray:
+    """Kingma and Ba 2015, algorithm 1, with alpha 0.01 and their other values."""
+    alpha, beta1, beta2, epsilon = 0.01, 0.9, 0.999, 1e-8
+    m, v = np.zeros_like(w), np.zeros_like(w)
+    for t, g in enumerate(gradients, 1):
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g**2
+        w = w - alpha * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
+    return w
+
+
+# A parameter here is below 8, and rounded at each step by half a unit of its last place at most; so is what is taken
+# off it, which for float16 is worked out in float32.
+ROUNDED = {"float64": 2 * STEPS * 2.0**-51, "float32": 2 * STEPS * 2.0**-22, "float16": STEPS * 2.0**-9}
+
+
+@pytest.mark.parametrize("dtype", list(ROUNDED))
+@pytest.mark.parametrize(
+    ("optimizer", "published"),
+    [(SGD(0.1), descent), (SGD(0.1, momentum=0.9), heavy_ball), (Adam(0.01), adam)],
+    ids=["sgd", "momentum", "adam"],
+)
+@pytest.mark.parametrize("servers", [0, 2])
+def test_optimizers_are_the_published_ones(
+    job: Begin, optimizer: Optimizer, published: Callable[..., np.ndarray], dtype: str, servers: int
+) -> None:
+    """Written out anew, in float64: a wrong sign, factor or order would show."""
+    learners = 3 if servers else 1
+    three = job(learners, servers, "sync") if servers else None
+
+    def learn(rank: int) -> dict[str, np.ndarray]:
+        own = model(dtype)
+        alone = ParameterServer(Place(0, 0, b""), [], own, optimizer) if three is None else None
+        server = alone or three.learner(rank, own, optimizer)
+        for step in range(STEPS):
+            server.step(gradients(own, rank, step))
+        server.close()
+        return own
+
+    found = learn(0) if three is None else three.all(learn)[0]
+    of_all = [[gradients(found, rank, step) for rank in range(learners)] for step in range(STEPS)]
+    for name, array in model(dtype).items():
+        means = [np.mean([one[name].astype(np.float64) for one in each], axis=0) for each in of_all]
+        expected = published(array.astype(np.float64), means)
+        assert found[name].dtype == dtype
+        assert np.all(np.abs(expected) < 8)
+        np.testing.assert_allclose(found[name], expected, rtol=0, atol=ROUNDED[dtype])
 
 
 def test_a_learning_rate_may_change(job: Begin) -> None:
