@@ -39,6 +39,7 @@ class Channel:
         self.world: Dict[str, Any] = {}
         self.refusal = ""  # why it is none of this job's sessions
         self.halt = False
+        self.common: Optional[int] = None  # the newest step that all have saved, in worlds that go back together
         self.broken = False  # the world is over, and the next has not been announced
         self.ended = False  # the job's end is decided, without us
         self._descriptors: List[int] = []  # that the agent has handed over
@@ -183,6 +184,9 @@ class Channel:
             self.halt = True
         elif kind == contract.WORLD:
             self.world, self.broken = message, False
+            self.common = message.get("common")
+        elif kind == contract.COMMON:
+            self.common = message.get("step")
         elif kind == contract.BREAK:
             self.broken = True
         elif kind == contract.REFUSED:

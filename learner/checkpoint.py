@@ -37,6 +37,16 @@ class Checkpoint:
     path: str
     marker: Dict[str, Any]
 
+    @property
+    def identity(self) -> Tuple[int, int]:
+        return identity(self.step, self.marker)
+
+
+def identity(step: int, marker: Dict[str, Any]) -> Tuple[int, int]:
+    """Step and generation: what a world saved of a step is another state than what one before it had saved of it."""
+    generation = marker.get("generation")
+    return step, generation if type(generation) is int else 0
+
 
 def committed(folder: str) -> List[Checkpoint]:
     """The committed checkpoints of a folder, the last one first. Reads only markers, and follows no symlinks in it."""
@@ -111,19 +121,17 @@ def restore(folder: str, warn: Callable[[str], None]) -> Optional[Tuple[Checkpoi
 
 
 def restore_at(folder: str, step: int) -> Optional[Tuple[Checkpoint, Any]]:
-    """The checkpoint of `step`, with its state, and forgets those of later steps: the world has gone back to it.
+    """The checkpoint of `step`, with its state; None for a negative step, which is the beginning.
 
-    None for a negative step, which is the beginning. Raises OSError, DamagedError, and FileNotFoundError for none.
+    Those of later steps stay until newer ones take their place. Raises OSError, DamagedError, and FileNotFoundError
+    for none.
     """
-    found = None
-    for checkpoint in committed(folder):
-        if checkpoint.step == step:
-            found = found or checkpoint
-        elif checkpoint.step > step:
-            _forget(checkpoint.path)
-    if found is None and step >= 0:
+    if step < 0:
+        return None
+    found = next((checkpoint for checkpoint in committed(folder) if checkpoint.step == step), None)
+    if found is None:
         raise FileNotFoundError(f"there is no checkpoint of step {step} in {folder}, from which the others go on")
-    return (found, load(found)) if found is not None else None
+    return found, load(found)
 
 
 def write(folder: str, step: int, document: bytes, contents: Sequence[Any], **about: Any) -> Checkpoint:
@@ -171,10 +179,14 @@ def write(folder: str, step: int, document: bytes, contents: Sequence[Any], **ab
     return Checkpoint(step, path, marker)
 
 
-def prune(folder: str, keep: int) -> None:
-    """Removes all but the last `keep` (at least one) committed checkpoints, and what interrupted writers left."""
+def prune(folder: str, keep: int, spared_step: Optional[int] = None) -> None:
+    """Removes all but the last `keep` (at least one) committed checkpoints, and what interrupted writers left.
+
+    That of `spared_step` stays as well.
+    """
     valid = committed(folder)
     spared = {checkpoint.path for checkpoint in valid[: max(keep, 1)]}
+    spared |= {checkpoint.path for checkpoint in valid if checkpoint.step == spared_step}
     removable = {checkpoint.path for checkpoint in valid} - spared
     for _, path in _step_folders(folder):
         with contextlib.suppress(OSError):

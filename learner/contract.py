@@ -129,7 +129,8 @@ BREAK, RESTARTED = "break", "restarted"  # a world is over; a learner's command 
 HEARTBEAT, CHECKPOINTED, DONE, RELEASED = "heartbeat", "checkpointed", "done", "released"
 FAILED, VERDICT, HALT, COMPLETE, END = "failed", "verdict", "halt", "complete", "end"
 STEP, HELLO, HALTED = "step", "hello", "halted"  # between learner library and agent
-LISTENER, RESTORED, PLACE = "listener", "restored", "place"
+LISTENER, COMMON, PLACE = "listener", "common", "place"
+CHECKPOINTS_TOLD = 100  # of the newest checkpoints that a member has, it tells of so many
 
 # --- the local engine's control folder (mounted at CONTROL_DIR into pods that hold the cluster token) -----------------
 CONTROL_WORKFLOW = "workflow.json"  # apiVersion, kind, metadata, spec; replaced atomically, under the job's lock

@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, Optional, Set
 from . import checkpoint, encoding
 
 TRIES = 3
-PAUSE = 1.0  # seconds before the next try, when a state must be saved now
+PAUSE = 1.0  # seconds before the next try, when a state must be saved
+LONGEST_PAUSE = 60.0  # it doubles up to this, as long as training goes on meanwhile
 
 
 def warn(text: str) -> None:
@@ -23,6 +24,7 @@ def warn(text: str) -> None:
 class Saver:
     """`about` goes into every marker (generation, epoch, world_size); `on_commit(step)` follows once a step is durable.
 
+    The last `keep` stay, and that of `spared`, the newest step that all who train together have.
     Saving fails without an exception: with one warning for each distinct error. The last committed checkpoint stays.
     """
 
@@ -32,10 +34,12 @@ class Saver:
         self.folder = folder
         self.keep = keep
         self.about = about
+        self.spared: Optional[int] = None
         self._on_commit = on_commit
         self._pause = pause
         self._arena = Arena()
         self._thread: Optional[threading.Thread] = None  # only while there is work: scripts may fork in between
+        self._enough = threading.Event()  # what can't be written is not tried again
         self._warned: Set[str] = set()
 
     @property
@@ -50,8 +54,11 @@ class Saver:
         if copies:
             self._start(self._arena.reserve, size)
 
-    def snapshot(self, step: int, state: Any) -> None:
-        """Copies `state` and returns; a thread persists the copy. Waits for the snapshot before. Raises TypeError."""
+    def snapshot(self, step: int, state: Any, insists: bool = False) -> None:
+        """Copies `state` and returns; a thread persists the copy. Waits for the snapshot before. Raises TypeError.
+
+        `insists`: what can't be written is tried again, and the saver stays busy, until `finish` or another save.
+        """
         encoded = encoding.encode(state)
         self.finish()
         try:
@@ -61,7 +68,7 @@ class Saver:
                 "memory", f"checkpoint of step {step}: no memory for a copy of the state ({encoded.size} bytes)"
             )
             return
-        self._start(self._persist, step, encoded)
+        self._start(self._insist if insists else self._persist, step, encoded)
 
     def save(self, step: int, state: Any) -> bool:
         """Whether `state` could be committed; it is durable then. Raises TypeError."""
@@ -77,12 +84,19 @@ class Saver:
     def finish(self) -> None:
         """Waits until nothing is being persisted."""
         if self._thread is not None:
+            self._enough.set()
             self._thread.join()
             self._thread = None
 
     def _start(self, work: Callable[..., Any], *arguments: Any) -> None:
+        self._enough.clear()
         self._thread = threading.Thread(target=work, args=arguments, name="ffdl-checkpoint")
         self._thread.start()
+
+    def _insist(self, step: int, encoded: encoding.Encoded) -> None:
+        pause = self._pause
+        while not self._persist(step, encoded) and not self._enough.wait(pause):
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _persist(self, step: int, encoded: encoding.Encoded) -> bool:
         try:
@@ -96,9 +110,9 @@ class Saver:
             )
             return False
         self._warned.clear()
+        with contextlib.suppress(OSError):  # before it is told: who hears of it looks what there is
+            checkpoint.prune(self.folder, self.keep, self.spared)
         self._on_commit(step)
-        with contextlib.suppress(OSError):
-            checkpoint.prune(self.folder, self.keep)
         return True
 
     def _write(self, step: int, encoded: encoding.Encoded) -> None:
@@ -109,7 +123,7 @@ class Saver:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             # The one that would go next makes room; with the new one there are `keep` again.
-            checkpoint.prune(self.folder, self.keep - 1)
+            checkpoint.prune(self.folder, self.keep - 1, self.spared)
             checkpoint.write(self.folder, step, document, encoded.contents, **self.about)
 
     def _complain(self, kind: str, text: str) -> None:

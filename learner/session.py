@@ -127,8 +127,7 @@ class Session:
             found = checkpoint.restore(self._saver.folder, saver.warn)
         else:
             found = checkpoint.restore_at(self._saver.folder, begins)
-            if self._channel is not None:
-                self._channel.tell({"type": contract.RESTORED, "step": begins})
+            self._step = self._saved_step = max(begins, 0)  # also at the beginning, which has no checkpoint
         if found is None:
             return None
         self._step = self._saved_step = found[0].step
@@ -217,6 +216,7 @@ class Session:
         self._servers_save()
         if self._saver is None:
             return False
+        self._spare()
         done = self._saver.save(self._step, state() if callable(state) else state)
         self._saved_at, self._saved_step = time.monotonic(), self._step
         return done
@@ -252,7 +252,9 @@ class Session:
     def snapshot(self, step: int, state: Dict[Any, Any]) -> None:
         """Copies `state`, and saves the copy while the caller goes on."""
         if self._saver is not None:
-            self._saver.snapshot(step, state)
+            self._spare()
+            # one that all need is saved before the next: nobody saves while another is busy
+            self._saver.snapshot(step, state, insists=self.world.step is not None)
         self._step = self._saved_step = step
         self._saved_at = time.monotonic()
 
@@ -271,6 +273,10 @@ class Session:
         raise Halted
 
     # --------------------------------------------------------------------------------------------------------------
+
+    def _spare(self) -> None:
+        if self._saver is not None and self._channel is not None:
+            self._saver.spared = self._channel.common
 
     def _servers_save(self) -> None:
         if self._server is not None:

@@ -83,12 +83,11 @@ class Agent:
         self._terminated = self._said_shell = False
         logs = os.path.join(contract.path(contract.LOG_DIR), identity.name)
         self._output = Output(logs, identity.job_id, identity.name, _extractor(identity.spec))
-        heard = Heard(self._place, self._whole_place, self._committed, self._restored)
+        heard = Heard(self._place, self._whole_place, self._committed)
         self._script = Script(
             identity.run_dir, self._selector, self._output, heard, self._door, no_worlds(identity.spec)
         )
-        newest = committed(identity.checkpoint_dir) if identity.together else []
-        self._checkpoint = newest[0].step if newest else -1
+        self._checkpoints = self._saved()
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -140,9 +139,9 @@ class Agent:
         self._output.idle(now)
 
     def _status(self) -> Message:
-        said = {"step": self._output.step, "of": self._script.of, "metrics": self._output.numbers}
+        said: Message = {"step": self._output.step, "of": self._script.of, "metrics": self._output.numbers}
         if self.identity.together:
-            said |= {"generation": 0 if self._broken else self._generation, "checkpoint": self._checkpoint}
+            said |= {"generation": 0 if self._broken else self._generation, "checkpoints": self._checkpoints}
         finished = self._pending is not None and self._pending[0]["type"] == contract.DONE
         return {"running": self._command is not None, "finished": finished, **said}
 
@@ -181,6 +180,9 @@ class Agent:
                 self._link.send(self._pending[0], now)
         elif kind == contract.WORLD:
             self._enter(message, now)
+        elif kind == contract.COMMON and self._world is not None:
+            self._world["common"] = message.get("step")
+            self._script.spare(self._world["common"])
         elif kind == contract.BREAK:
             self._broken = True
             self._script.end_world()
@@ -205,6 +207,8 @@ class Agent:
         """Starts the command in `world`, or lets it go on there."""
         renewed = self._world is not None and world.get("generation") != self._world.get("generation")
         self._world, self._broken = world, False
+        if not renewed:
+            self._script.spare(world.get("common"))
         if self._ending:
             return
         if self._command is None:
@@ -347,6 +351,7 @@ class Agent:
         command.finish()
         self._command = None
         self._script.finish()
+        self._look_at_checkpoints()  # it may have died between saving one and telling of it
         self._output.flush()
         self._written.make_readable()
         if self._leaving is not None:
@@ -371,7 +376,7 @@ class Agent:
             self._output.say(f"the command was killed (exit code {code}), not by us: it is started again")
             self._restarts += 1
             self._restart_at = now + pause
-            self._link.send({"type": contract.RESTARTED}, now)
+            self._link.send({"type": contract.RESTARTED, "checkpoints": self._checkpoints}, now)
         else:
             limit = self._memory.limit() or self.spec.memory
             failure = {"reason": reason, "code": code, "limit": limit, "progressed": progressed}
@@ -416,14 +421,19 @@ class Agent:
         return told.place(self.identity, self._world, self._link.epoch)
 
     def _committed(self, step: int) -> None:
-        self._checkpoint = step
         make_readable(os.path.join(self.identity.checkpoint_dir, f"step-{step}"))
-        self._link.send({"type": contract.CHECKPOINTED, "step": step}, time.monotonic())
+        self._look_at_checkpoints()
+        about = {"step": step, "checkpoints": self._checkpoints}
+        self._link.send({"type": contract.CHECKPOINTED, **about}, time.monotonic())
 
-    def _restored(self, step: int) -> None:
-        if self.identity.together:
-            self._checkpoint = step
-            self._link.send({"type": contract.HEARTBEAT, **self._status()}, time.monotonic())
+    def _look_at_checkpoints(self) -> None:
+        with contextlib.suppress(OSError):
+            self._checkpoints = self._saved()
+
+    def _saved(self) -> list[tuple[int, int]]:
+        """Step and generation of each checkpoint, newest first. Raises OSError."""
+        found = committed(self.identity.checkpoint_dir) if self.identity.together else []
+        return [one.identity for one in found[: contract.CHECKPOINTS_TOLD]]
 
 
 def _listener(address: str) -> socket.socket:

@@ -16,7 +16,7 @@ from ..learner.waiting import judge as judge_waiting
 from .channel import Message
 from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship, Stop
 from .journal import State
-from .members import Member, checkpoint_of, count, is_number, member_of, words
+from .members import Member, checkpoints_of, count, is_number, member_of, words
 from .verdict import OUT_OF_MEMORY, judge, size
 from .view import Snapshot
 from .worlds import Worlds, recorded
@@ -178,10 +178,11 @@ class Coordinator:
 
     def _handle(self, member: Member, conn: int, message: Message, now: float) -> Effects:
         kind = message["type"]
+        member.checkpoints = checkpoints_of(message, member.checkpoints)
+        yield from self.worlds.spare()
         if kind == contract.HEARTBEAT:
             member.running, member.finished = message.get("running") is True, message.get("finished") is True
             member.generation = count(message.get("generation"), None) or member.generation
-            member.checkpoint = checkpoint_of(message, member.checkpoint)
             step = count(message.get("step"), member.step)
             member.moved = now if step != member.step else member.moved
             member.step, member.of = step, count(message.get("of"), member.of)
@@ -193,7 +194,6 @@ class Coordinator:
             if step is not None and step > self.state.checkpoints.get(member.index, -1):
                 about = {"index": member.index, "step": step, "of": member.of}
                 yield recorded(self.state, {"kind": "checkpoint", **about})
-            member.checkpoint = member.checkpoint if step is None else step
             yield Ship()
         elif kind == contract.RESTARTED:
             member.running = False

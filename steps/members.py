@@ -24,7 +24,7 @@ class Member:
     lost: float = 0.0
     data: int = 0  # the port at which the others of a world find it
     generation: int = 0  # of the world in which its command runs
-    checkpoint: int = -1  # last step that it has committed
+    checkpoints: tuple[tuple[int, int], ...] = ()  # that it has committed, newest first: step, generation
     running: bool = False
     finished: bool = False  # its command has ended well
     leaving: bool = False  # it said, or was told, that it ends
@@ -50,7 +50,7 @@ def member_of(message: Message, spec: contract.JobSpec) -> Member | None:
     port = count(message.get("port"), 0) or 0
     member = Member(number_of(role, index), incarnation, attempt, str(message.get("address", "")), port)
     member.data, member.generation = count(message.get("data"), 0) or 0, count(message.get("generation"), 0) or 0
-    member.checkpoint = checkpoint_of(message, -1)
+    member.checkpoints = checkpoints_of(message, ())
     member.running, member.finished = message.get("running") is True, message.get("finished") is True
     member.step, member.of = count(message.get("step"), None), count(message.get("of"), None)
     return member
@@ -61,10 +61,13 @@ def words(number: int) -> str:
     return f"learner {number + 1}" if number >= 0 else f"parameter server {~number + 1}"
 
 
-def checkpoint_of(message: Message, otherwise: int) -> int:
-    """The last step that its sender has committed; -1: none."""
-    step = message.get("checkpoint")
-    return step if isinstance(step, int) and (step == -1 or _is_count(step)) else otherwise
+def checkpoints_of(message: Message, otherwise: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """What its sender has committed: step and generation of each, newest first."""
+    told = message.get("checkpoints")
+    if not isinstance(told, list):
+        return otherwise
+    pairs = [one for one in told[: contract.CHECKPOINTS_TOLD] if isinstance(one, list) and len(one) == 2]
+    return tuple((step, generation) for step, generation in pairs if _is_count(step) and _is_count(generation))
 
 
 def _is_count(value: Any) -> bool:

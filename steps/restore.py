@@ -37,6 +37,10 @@ class Remote:
     def order(self) -> tuple[int, int]:
         return int(self.marker.get("sequence", 0)), self.step
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        return checkpoint.identity(self.step, self.marker)
+
 
 def folders(root: str) -> list[str]:
     """Where checkpoints of the library's lie in CHECKPOINT_DIR: "" and those of the job's members."""
@@ -115,10 +119,13 @@ def restore(
         _restore_files(objects, prefix, root, patience, stop, say)
 
 
-def common_steps(found: Mapping[str, Sequence[Remote]], folders: Sequence[str]) -> list[int]:
-    """The steps of which every one of `folders` has a checkpoint, newest first."""
-    steps = [{remote.step for remote in found.get(where, ())} for where in folders]
-    return sorted(set[int]().union(*steps[:1]).intersection(*steps), reverse=True)
+def common_steps(found: Mapping[str, Sequence[Remote]], folders: Sequence[str]) -> list[tuple[int, int]]:
+    """The steps of which every one of `folders` has what one world has saved, with its generation, newest first."""
+    return _common([{remote.identity for remote in found.get(where, ())} for where in folders])
+
+
+def _common(steps: Sequence[set[tuple[int, int]]]) -> list[tuple[int, int]]:
+    return sorted(set[tuple[int, int]]().union(*steps[:1]).intersection(*steps), reverse=True)
 
 
 def _restore_in_step(
@@ -131,14 +138,14 @@ def _restore_in_step(
     folders: Sequence[str],
 ) -> bool:
     """Whether all `folders` have a whole checkpoint of one step, from the store or as it was."""
-    here = [{one.step for one in _committed_here(root, where)} for where in folders]
-    newest = max(set[int]().union(*here[:1]).intersection(*here), default=-1)
-    for step in common_steps(found, folders):
-        if step <= newest:
+    here = [{one.identity for one in _committed_here(root, where)} for where in folders]
+    newest = max((step for step, _ in _common(here)), default=-1)
+    for common in common_steps(found, folders):
+        if common[0] <= newest:
             break
-        wanted = [(where, one) for where in folders for one in found[where] if one.step == step]
+        wanted = [(where, one) for where in folders for one in found[where] if one.identity == common]
         if all(
-            step in steps or _restore_one(objects, one, where, root, patience, stop, say)
+            common in steps or _restore_one(objects, one, where, root, patience, stop, say)
             for steps, (where, one) in zip(here, wanted, strict=True)
         ):
             return True

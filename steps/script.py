@@ -18,12 +18,11 @@ from .sessions import Sessions
 @dataclass(frozen=True)
 class Heard:
     """Whom to ask and to tell. `place` makes what a script is told when it begins, `world` the world as it is;
-    `committed` hears of each checkpoint, `restored` of the step to which a script has gone back."""
+    `committed` hears of each checkpoint."""
 
     place: Callable[[], Message]
     world: Callable[[], Message]
     committed: Callable[[int], None]
-    restored: Callable[[int], None]
 
 
 class Script:
@@ -68,6 +67,10 @@ class Script:
     def renew(self) -> bool:
         """There is another world: tells the scripts that follow. Whether there is one."""
         return self._sessions.tell_followers(self._heard.place())
+
+    def spare(self, step: object) -> None:
+        """All members have saved `step`: who follows is not to remove it."""
+        self._sessions.tell_followers({"type": contract.COMMON, "step": step})
 
     def end_world(self) -> None:
         """The world is over, and another to come."""
@@ -127,8 +130,6 @@ class Script:
             self._sessions.send(descriptor, self._heard.world())
         elif kind == contract.LISTENER and self._door is not None:
             self._sessions.hand(descriptor, {"type": contract.LISTENER}, self._door)
-        elif kind == contract.RESTORED and isinstance(message.get("step"), int):
-            self._heard.restored(message["step"])
         elif kind == contract.HALTED:
             session.halted = self.halted = True
         elif kind == "bye":

@@ -153,7 +153,9 @@ def _remove_old(shipment: Shipment, prefix: str, folders: Iterable[str], keep: i
     entries.sort(key=lambda entry: not entry.key.endswith("/" + checkpoint.COMMITTED))
     for where in folders:
         base = os.path.join(prefix, where, "")
-        kept = {one.folder for number, one in enumerate(found.get(where, ())) if number < keep or one.step in common}
+        kept = {
+            one.folder for number, one in enumerate(found.get(where, ())) if number < keep or one.identity in common
+        }
         for entry in entries if kept else ():
             place, _, name = entry.key.removeprefix(base).partition("/")
             ours = entry.key.startswith(base + checkpoint.PREFIX) and name in names

@@ -5,8 +5,8 @@ there. When a member is lost, comes back as another process or starts its comman
 
 How much a loss matters is a matter of how they work. Learners on their own do not disturb one another. Those that go in
 lockstep (peers; parameter servers in the modes sync and average) are each needed by all others, and begin anew at the
-last step that all have saved, servers as well. In the other modes a learner may come and go, a server may not; each
-goes on from the last state of its own.
+last step that all have saved, servers as well, which none removes before there is another. In the other modes a learner
+may come and go, a server may not; each goes on from the last state of its own.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Worlds:
         self.together = spec.distribution != "none"
         self.lockstep = spec.lockstep
         self._broken = False  # the learners were told that the last world is over
+        self._spared = -1  # the step that none is to remove, as all were told last
         self._left = False  # it is; else it may be one that an earlier helper has formed
         self._failures: dict[int, tuple[Message, float]] = {}  # held, in the order in which they came
         self._spec, self._job_id, self._token = spec, job_id, token.encode()
@@ -52,6 +53,15 @@ class Worlds:
         """The numbers of the parameter servers."""
         return [~index for index in range(self._spec.servers)]
 
+    @property
+    def common(self) -> int:
+        """The newest step of which all members have what one and the same world has saved; -1: none."""
+        members = [self._members[number] for number in (*self.needed, *self.servers) if number in self._members]
+        for one in members[0].checkpoints if members else ():
+            if all(one in member.checkpoints for member in members):
+                return one[0]
+        return -1
+
     def needs(self, member: Member) -> bool:
         """Whether the others can't go on without it."""
         return self.lockstep if member.learns else True
@@ -66,13 +76,21 @@ class Worlds:
         if self._broken or not all(self._goes_on(member) for member in present):
             self._broken = False
             self.finished.clear()
-            begins = min((member.checkpoint for member in present), default=-1) if self.lockstep else -1
-            for member in present if self.lockstep else ():
-                member.checkpoint = min(member.checkpoint, begins)  # what it has of later steps it is to forget
+            begins = self.common if self.lockstep else -1
             yield recorded(self._state, {"kind": "world", "generation": self._state.generation + 1, "step": begins})
+        self._spared = self.common
         for member in present:
             if member.conn is not None:
                 yield Send(member.conn, self.message(member))
+
+    def spare(self) -> Effects:
+        """Tells all members of the newest step that all have, where it has become another."""
+        if not self.lockstep or not self.formed or self.common == self._spared:
+            return
+        self._spared = self.common
+        for member in self._members.values():
+            if member.conn is not None:
+                yield Send(member.conn, {"type": contract.COMMON, "step": self._spared})
 
     def end(self) -> Effects:
         """One of those that train together is lost: the others wait for the next world."""
@@ -127,6 +145,7 @@ class Worlds:
                 "servers": self._addresses(self.servers),
                 "mode": self._spec.mode,
                 "step": self._state.step if self.lockstep else None,
+                "common": self._spared if self.lockstep else None,
             }
         if self.lockstep:
             needed = self.needed

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -361,6 +362,44 @@ def test_a_failing_disk_does_not_stop_training(tmp_path: Path, warnings: Callabl
     saver.finish()
     assert told == [1, 5]
     assert restored(tmp_path) == (5, [])
+
+
+def test_what_all_wait_for_is_tried_again(tmp_path: Path, warnings: Callable[[], list[str]]) -> None:
+    """A learner whose disk was full has in the end what the others have; it is busy until then."""
+    told: list[int] = []
+    saver = saver_for(tmp_path, told)
+    with file_limit(2000):
+        saver.snapshot(1, state_of(1), insists=True)
+        time.sleep(0.1)
+        assert saver.busy
+        saver.snapshot(2, state_of(2), insists=True)
+        time.sleep(0.1)
+        assert (saver.busy, told) == (True, [])
+    while saver.busy:
+        time.sleep(0.01)
+    assert told == [2]
+    assert restored(tmp_path) == (2, [])
+    assert len(warnings()) == 1
+
+
+def test_going_back_removes_nothing(tmp_path: Path) -> None:
+    """Who goes back to an earlier step may not be able to: what is there goes only as newer ones come."""
+    saver = saver_for(tmp_path, [])
+    for step in (40, 60, 80):
+        assert saver.save(step, state_of(step))
+    for step in (-1, 40, 40):
+        found = checkpoint.restore_at(str(tmp_path), step)
+        assert (found is None) == (step < 0)
+    with pytest.raises(FileNotFoundError, match="no checkpoint of step 50"):
+        checkpoint.restore_at(str(tmp_path), 50)
+    assert steps(tmp_path) == [80, 60, 40]
+    saver.spared = 40
+    for step, left in ((50, [50, 80, 60, 40]), (60, [60, 50, 80, 40]), (70, [70, 60, 50, 40])):
+        assert saver.save(step, state_of(step))
+        assert steps(tmp_path) == left
+    saver.spared = 70
+    assert saver.save(80, state_of(80))
+    assert steps(tmp_path) == [80, 70, 60]
 
 
 def test_a_snapshot_is_of_its_moment(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from ffdl import learner
-from ffdl.learner import channel, checkpoint, contract
+from ffdl.learner import channel, checkpoint, contract, saver
 from tests.learner.conftest import AgentEnd, Start
 
 TRAINING = """
@@ -441,6 +441,25 @@ print(sorted(heavy & set(sys.modules)))
 """
     process = start("", command=[sys.executable, "-S", "-c", script], env={"PYTHONPATH": str(library)})
     assert finish(process)[0] == "[]\n"
+
+
+def test_what_is_saved_in_a_world_outlasts_a_second_restore(agent: AgentEnd, start: Start) -> None:
+    """A script may look once more at what it began with; what it has saved since is what all go on from next."""
+    script = """
+from ffdl import learner
+def train(job):
+    assert job.restore()["step"] == 5
+    for step in (6, 7):
+        job.step(step)
+        assert job.save({"step": step})
+    assert job.restore()["step"] == 5
+learner.run(train)
+"""
+    checkpoints = agent.world["checkpoint_dir"]
+    saver.Saver(checkpoints, 3, {"generation": 1}, print).save(5, {"step": 5})
+    agent.world |= {"step": 5, "common": 5}
+    finish(start(script, env=env(agent)))
+    assert committed(agent) == [7, 6, 5]
 
 
 LONG_WAIT = """

@@ -418,6 +418,22 @@ def test_learners_in_lockstep_get_one_step_back(together: Job) -> None:
     assert "restored" not in job.good("download")
 
 
+def test_learners_in_lockstep_get_what_one_world_has_saved(together: Job) -> None:
+    """A world went back to step 10, and the volume is lost before all have shipped what they have now of step 20."""
+    job = together
+    job.write_spec(checkpoint_keep=2)
+    for where in TOGETHER:
+        job.checkpoint(10, where=where)
+    job.checkpoint(20, where="learner-1")
+    job.good("ship", "--checkpoints")
+    for where in TOGETHER[1:]:
+        job.checkpoint(20, where=where, generation=2)
+    job.good("ship", "--checkpoints")
+    lose_volume(job)
+    job.good("download")
+    assert saved(job) == [[10], [10], [10]]
+
+
 def test_a_damaged_part_of_a_step_takes_all_back(together: Job) -> None:
     """One member's is damaged in the store: the step before it is brought to all, again after a kill in between."""
     job = together

@@ -25,9 +25,24 @@ def served(learners: int, servers: int, mode: str = "sync", **changes: Any) -> C
     return make(learners, distribution="parameter-server", servers=servers, mode=mode, **changes)
 
 
-def enter(index: int, attempt: int = 0, generation: int = 0, checkpoint: int = -1, **changes: Any) -> dict[str, Any]:
-    about = {"data": 2000 + index, "generation": generation, "checkpoint": checkpoint}
+Saved = list[tuple[int, int]]  # step and generation, newest first
+
+
+def enter(
+    index: int, attempt: int = 0, generation: int = 0, saved: Saved | None = None, **changes: Any
+) -> dict[str, Any]:
+    about = {"data": 2000 + index, "generation": generation, "checkpoints": as_sent(saved or [])}
     return join(index, attempt, **about, **changes)
+
+
+def as_sent(saved: Saved) -> list[list[int]]:
+    return [list(one) for one in saved]
+
+
+def saves(job: Coordinator, conn: int, saved: Saved, now: float) -> list[Effect]:
+    """The member on `conn` has `saved`, the first of it now."""
+    about = {"step": saved[0][0], "checkpoints": as_sent(saved)}
+    return job.message(conn, {"type": contract.CHECKPOINTED, **about}, now)
 
 
 def world(effects: list[Effect], conn: int) -> dict[str, Any]:
@@ -47,8 +62,8 @@ def begun(learners: int, **changes: Any) -> Coordinator:
     return job
 
 
-def beat(job: Coordinator, conn: int, now: float, checkpoint: int = -1) -> list[Effect]:
-    about = {"running": True, "generation": job.state.generation, "checkpoint": checkpoint}
+def beat(job: Coordinator, conn: int, now: float) -> list[Effect]:
+    about = {"running": True, "generation": job.state.generation}
     return job.message(conn, {"type": "heartbeat", **about}, now)
 
 
@@ -70,18 +85,63 @@ def test_all_are_told_where_all_are_and_a_key_of_their_own() -> None:
 def test_a_new_attempt_begins_the_next_world_where_all_have_been() -> None:
     """Nobody may go on from a state that another does not have."""
     job = begun(3)
-    for conn, step in ((1, 200), (2, 200), (3, 100)):
-        job.message(conn, {"type": "checkpointed", "step": step}, 1.0)
+    both, first = [(200, 1), (100, 1)], [(100, 1)]
+    for conn, saved in ((1, both), (2, both), (3, first)):
+        saves(job, conn, saved, 1.0)
     job.disconnected(2, 2.0)
-    effects = job.message(4, enter(1, attempt=1, checkpoint=200), 3.0)
+    effects = job.message(4, enter(1, attempt=1, saved=both), 3.0)
     assert sent(effects, 1) == ["break", "world"]
     assert sent(effects, 4)[-1] == "world"
     assert world(effects, 3)["step"] == 100
     assert world(effects, 3)["generation"] == 2
     assert "world" in records(effects)
     job.disconnected(1, 4.0)
-    effects = job.message(5, enter(0, attempt=1, checkpoint=100), 5.0)
-    assert world(effects, 3)["step"] == 100, "what was saved beyond it is forgotten"
+    effects = job.message(5, enter(0, attempt=1, saved=both), 5.0)
+    assert world(effects, 3)["step"] == 100, "what was saved beyond it is not gone on from"
+    for conn in (5, 4, 3):
+        beat(job, conn, 5.0)
+    saves(job, 3, [(200, 3), (100, 1)], 6.0)
+    effects = job.message(5, {"type": "restarted"}, 7.0)
+    assert world(effects, 3)["step"] == 100, "200 of another world is another state"
+
+
+def test_the_newest_step_that_all_have_need_not_be_anyone_s_newest() -> None:
+    """One that could not write for a while has only old ones; the others have newer ones, and that one as well."""
+    job = begun(2)
+    saves(job, 1, [(100, 1), (80, 1), (40, 1)], 1.0)
+    saves(job, 2, [(60, 1), (40, 1), (20, 1)], 1.0)
+    assert world(job.message(3, enter(1, attempt=1, saved=[(60, 1), (40, 1), (20, 1)]), 2.0), 1)["step"] == 40
+    job = begun(2)
+    saves(job, 1, [(100, 1), (80, 1)], 1.0)
+    assert world(job.message(3, enter(1, attempt=1, saved=[(40, 1)]), 2.0), 1)["step"] == -1
+
+
+def test_all_are_told_what_none_may_remove() -> None:
+    """The last one that all have: a learner that saves on and on would else have nothing in common with the others."""
+    job = begun(2)
+    assert sent(saves(job, 1, [(20, 1)], 1.0), 2) == []
+    effects = saves(job, 2, [(20, 1)], 1.0)
+    assert sent(effects, 1) == sent(effects, 2) == ["common"]
+    assert [e.message["step"] for e in effects if isinstance(e, Send)] == [20, 20]
+    assert sent(saves(job, 1, [(40, 1), (20, 1)], 2.0), 1) == [], "still the same"
+    job.disconnected(2, 3.0)
+    effects = job.message(3, enter(1, running=True, generation=1, saved=[(20, 1)]), 4.0)
+    assert world(effects, 3)["common"] == 20
+    later = Coordinator(job.spec, "job", "secret", 8, job.state, 0.0)
+    later.message(1, enter(0, running=True, generation=1, saved=[(40, 1), (20, 1)]), 5.0)
+    effects = later.message(2, enter(1, running=True, generation=1, saved=[(40, 1), (20, 1)]), 5.0)
+    assert world(effects, 1)["common"] == world(effects, 2)["common"] == 40
+
+
+@pytest.mark.parametrize(
+    "junk", [None, 5, "x", [5], [[1]], [[1, 2, 3]], [["1", 2]], [[-1, 0]], [[True, 1]], [[1 << 60, 1]]]
+)
+def test_nonsense_is_no_checkpoint(junk: Any) -> None:
+    """What a learner's pod says is not trusted."""
+    job = begun(2)
+    for conn in (1, 2):
+        job.message(conn, {"type": "checkpointed", "step": 1, "checkpoints": junk}, 1.0)
+    assert world(job.message(2, {"type": "restarted"}, 2.0), 1)["step"] == -1
 
 
 def test_one_that_reconnects_in_time_is_the_same() -> None:
@@ -220,7 +280,8 @@ def test_a_halted_world_forms_no_other() -> None:
 
 def test_whatever_happens_no_two_learners_are_in_different_worlds() -> None:
     """Joins, losses, restarts and reports in random order: a world is announced to all of its members or to none, its
-    generation only rises, it begins at a step that all have, and the job completes once nothing more happens to it."""
+    generation only rises, it begins at a step that all have, never one before a step that all have told of having, and
+    the job completes once nothing more happens to it."""
     seed = random.randrange(2**32)
     print("seed", seed)
     dice = random.Random(seed)
@@ -232,7 +293,9 @@ def _one_life(dice: random.Random) -> None:
     learners, servers = dice.randrange(1, 5), dice.randrange(3)
     size = learners + servers
     job, now, conns = (served(learners, servers) if servers else peers(learners)), 0.0, dict.fromkeys(range(size), 0)
-    attempts, told, saved, broken = [0] * size, [0] * size, [-1] * size, [0] * size
+    attempts, told, broken, newest = [0] * size, [0] * size, [0] * size, 0
+    saved: list[Saved] = [[] for _ in range(size)]
+    spared = [-1] * size
     number = 0
 
     def hear(effects: list[Effect]) -> None:
@@ -240,16 +303,22 @@ def _one_life(dice: random.Random) -> None:
         for effect in effects:
             if isinstance(effect, Record) and effect.record["kind"] == "world":
                 assert effect.record["generation"] > max(told)
-            if isinstance(effect, Send) and effect.message["type"] in (contract.WORLD, contract.BREAK):
+            if isinstance(effect, Send) and effect.message["type"] in (contract.WORLD, contract.BREAK, contract.COMMON):
                 (index,) = [index for index, conn in conns.items() if conn == effect.conn]
                 message = effect.message
+                if message["type"] == contract.COMMON:
+                    spared[index] = message["step"]
+                    continue
                 if message["type"] == contract.BREAK:
                     broken[index] = message["generation"]
                     continue
                 assert message["generation"] > broken[index]
                 if message["generation"] != told[index]:
-                    assert message["step"] <= saved[index]
-                    saved[index], told[index] = message["step"], message["generation"]
+                    assert message["step"] in [-1, *(step for step, _ in saved[index])]
+                    everywhere = [one for one in saved[0] if all(one in each for each in saved)]
+                    assert message["step"] == (everywhere[0][0] if everywhere else -1)
+                    told[index] = message["generation"]
+                spared[index] = message["common"]
 
     def runs(index: int) -> int:
         """The world that a learner takes for its own."""
@@ -283,13 +352,15 @@ def _one_life(dice: random.Random) -> None:
         elif happens == "restart" and conns[index]:
             hear(job.message(conns[index], {"type": "restarted"}, now))
         elif happens == "save" and job.formed and len(set(told)) == 1:
-            step = max(saved) + 1
+            newest += dice.randrange(3)
             for one in dice.sample(range(size), dice.randrange(size + 1)):
                 if conns[one]:
-                    saved[one] = step
-                    hear(job.message(conns[one], {"type": "checkpointed", "step": step}, now))
+                    others = [each for each in saved[one] if each[0] != newest]
+                    kept = others[:1] + [each for each in others[1:] if each[0] == spared[one]]
+                    saved[one] = [(newest, told[one]), *kept]
+                    hear(saves(job, conns[one], saved[one], now))
         elif happens == "beat" and conns[index]:
-            about = {"running": True, "generation": runs(index), "checkpoint": saved[index]}
+            about = {"running": True, "generation": runs(index), "checkpoints": as_sent(saved[index])}
             hear(job.message(conns[index], {"type": "heartbeat", **about}, now))
         elif happens == "helper":
             job = Coordinator(job.spec, "job", "secret", job.epoch + 1, job.state, now)
@@ -328,9 +399,10 @@ def begun_with_a_server(mode: str) -> Coordinator:
 def test_in_lockstep_servers_go_back_with_the_learners(mode: str) -> None:
     """To a step that all have saved: a model of one step and an order of data of another make no sense."""
     job = begun_with_a_server(mode)
-    for conn, step in ((1, 40), (2, 40), (3, 20)):
-        job.message(conn, {"type": "checkpointed", "step": step}, 1.0)
-    effects = job.message(4, enter(0, attempt=1, checkpoint=40), 2.0)
+    learners, server = [(40, 1), (20, 1)], [(20, 1)]
+    for conn, saved in ((1, learners), (2, learners), (3, server)):
+        saves(job, conn, saved, 1.0)
+    effects = job.message(4, enter(0, attempt=1, saved=learners), 2.0)
     assert world(effects, 4)["step"] == world(effects, 2)["step"] == world(effects, 3)["step"] == 20
 
 
@@ -338,7 +410,7 @@ def test_in_lockstep_servers_go_back_with_the_learners(mode: str) -> None:
 def test_on_their_own_clocks_learners_come_and_go(mode: str) -> None:
     """A learner is no loss to the others; a server is to all."""
     job = begun_with_a_server(mode)
-    effects = job.message(4, enter(0, attempt=1, checkpoint=40), 1.0)
+    effects = job.message(4, enter(0, attempt=1, saved=[(40, 1)]), 1.0)
     assert [sent(effects, conn) for conn in (2, 3)] == [[], []]
     assert world(effects, 4)["generation"] == 1
     assert world(effects, 4)["step"] is None, "its own last"

@@ -88,7 +88,7 @@ class Job:
         return target
 
     def checkpoint(
-        self, step: int, size: int = 1000, where: str = "", fill: int | None = None
+        self, step: int, size: int = 1000, where: str = "", fill: int | None = None, generation: int = 1
     ) -> checkpoint.Checkpoint:
         """Commits one as the learner library does."""
         import numpy
@@ -96,7 +96,8 @@ class Job:
         state = {"step": step, "w": numpy.full(size, step if fill is None else fill, numpy.uint8)}
         taken = encoding.encode(state)
         folder = str(self.checkpoints / where)
-        return checkpoint.write(folder, step, taken.document(), taken.contents, generation=1, epoch=1, world_size=1)
+        about = {"generation": generation, "epoch": 1, "world_size": 1}
+        return checkpoint.write(folder, step, taken.document(), taken.contents, **about)
 
     def start(self, step: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         variables = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "FFDL_", "ARGO_"))}
