@@ -416,9 +416,9 @@ class Agent:
         assert self._world is not None
         return told.whole(self._world)
 
-    def _place(self) -> Message:
+    def _place(self, follows: bool) -> Message:
         assert self._world is not None
-        return told.place(self.identity, self._world, self._link.epoch)
+        return told.place(self.identity, self._world, self._link.epoch, follows)
 
     def _committed(self, step: int) -> None:
         make_readable(os.path.join(self.identity.checkpoint_dir, f"step-{step}"))

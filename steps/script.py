@@ -17,10 +17,10 @@ from .sessions import Sessions
 
 @dataclass(frozen=True)
 class Heard:
-    """Whom to ask and to tell. `place` makes what a script is told when it begins, `world` the world as it is;
-    `committed` hears of each checkpoint."""
+    """Whom to ask and to tell. `place` makes what a script is told when it begins, who follows or not, `world` the
+    world as it is; `committed` hears of each checkpoint."""
 
-    place: Callable[[], Message]
+    place: Callable[[bool], Message]
     world: Callable[[], Message]
     committed: Callable[[int], None]
 
@@ -66,7 +66,7 @@ class Script:
 
     def renew(self) -> bool:
         """There is another world: tells the scripts that follow. Whether there is one."""
-        return self._sessions.tell_followers(self._heard.place())
+        return self._sessions.tell_followers(self._heard.place(True))
 
     def spare(self, step: object) -> None:
         """All members have saved `step`: who follows is not to remove it."""
@@ -118,7 +118,7 @@ class Script:
             self._sessions.send(descriptor, {"type": contract.REFUSED, "reason": self._refusal})
         elif kind == contract.HELLO:
             session.cooperative, session.follows = True, message.get("follows") is True
-            self._sessions.send(descriptor, self._heard.place())
+            self._sessions.send(descriptor, self._heard.place(session.follows))
             if self._asked:
                 self._sessions.send(descriptor, {"type": contract.HALT})
         elif kind == contract.STEP:

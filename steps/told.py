@@ -15,12 +15,19 @@ def whole(world: Message) -> Message:
     return {"type": contract.WORLD, **{name: world.get(name) for name in _WORLD}}
 
 
-def place(identity: Identity, world: Message, epoch: int) -> Message:
-    """What a session is told. Each learner is a world of its own, unless the library brings them together."""
+def place(identity: Identity, world: Message, epoch: int, follows: bool) -> Message:
+    """What a session is told. Each learner is a world of its own, unless the library brings them together.
+
+    One that does not follow the worlds uses a framework's own collectives, and often one learner saves for all: each is
+    told no step, and goes on from its own last one. Unless there are servers of ours, which go back with the learners.
+    """
     alone = not identity.together or no_worlds(identity.spec)
     keep = identity.spec.checkpoint_keep
+    told = {"rank": 0, "size": 1} if alone else whole(world)
+    if not follows and not world.get("servers"):
+        told |= {"step": None, "common": None}
     return {
-        **({"rank": 0, "size": 1} if alone else whole(world)),
+        **told,
         "type": contract.WORLD,
         "generation": world.get("generation", 0),
         "checkpoint_dir": identity.checkpoint_dir,
