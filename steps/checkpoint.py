@@ -192,11 +192,14 @@ class Helper:
             self._selector.register(sock, selectors.EVENT_READ, conn)
 
     def _serve(self, conn: int, events: int) -> None:
+        channel = self._channels.get(conn)
+        if channel is None:  # what another has said in this turn has closed it
+            return
         try:
             if events & selectors.EVENT_WRITE:
-                self._channels[conn].flush()
+                channel.flush()
                 self._interest(conn)
-            for message in self._channels[conn].receive():
+            for message in channel.receive():
                 if conn not in self._channels:
                     return
                 self._do(self.coordinator.message(conn, message, time.monotonic()))
