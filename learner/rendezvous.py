@@ -21,7 +21,7 @@ import struct
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Collection, Dict, Generator, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Collection, Dict, Generator, List, Optional, Sequence, Tuple, Union
 
 from .contract import LOOK_EVERY
 from .errors import PeerLost
@@ -134,7 +134,8 @@ def arrivals(
             selector.register(listener, selectors.EVENT_READ)
         try:
             while True:
-                for key, _ in selector.select(LOOK_EVERY):
+                ready = selector.select(LOOK_EVERY)
+                for key, _ in sorted(ready, key=lambda one: one[0].data is None):  # a newcomer may cost one its place
                     if key.data is None:
                         _open(selector, key.fileobj)
                     elif key.data.read():
@@ -144,7 +145,10 @@ def arrivals(
                             yield rank, key.data.connection
                         else:
                             key.data.turn_away("it does not belong to this world")
-                _turn_away(selector)
+                latest = time.monotonic() - HANDSHAKE_WITHIN
+                for key in _strangers(selector):
+                    if key.data.since < latest:
+                        _turn_away(selector, key, "it said nothing of use")
                 look()
         finally:
             for key in list(selector.get_map().values()):
@@ -155,18 +159,19 @@ def arrivals(
 def _open(selector: selectors.BaseSelector, listener: Any) -> None:
     with contextlib.suppress(OSError):
         connection, _ = listener.accept()
-        if len(selector.get_map()) > STRANGERS_MOST:
-            connection.close()
-        else:
-            selector.register(connection, selectors.EVENT_READ, _Stranger(connection))
+        if len(waiting := _strangers(selector)) >= STRANGERS_MOST:  # the oldest goes: who comes may belong here
+            _turn_away(selector, waiting[0], "there are too many")
+        selector.register(connection, selectors.EVENT_READ, _Stranger(connection))
 
 
-def _turn_away(selector: selectors.BaseSelector) -> None:
-    """Those that have taken too long to say who they are."""
-    latest = time.monotonic() - HANDSHAKE_WITHIN
-    for key in [key for key in selector.get_map().values() if key.data is not None and key.data.since < latest]:
-        selector.unregister(key.fileobj)
-        key.data.turn_away("it said nothing of use")
+def _strangers(selector: selectors.BaseSelector) -> List[selectors.SelectorKey]:
+    """The oldest first."""
+    return sorted((key for key in selector.get_map().values() if key.data is not None), key=lambda key: key.data.since)
+
+
+def _turn_away(selector: selectors.BaseSelector, key: selectors.SelectorKey, why: str) -> None:
+    selector.unregister(key.fileobj)
+    key.data.turn_away(why)
 
 
 class _Stranger:

@@ -180,11 +180,9 @@ class Helper:
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            sock, peer = listener.accept()
-            if len(self._strangers) >= STRANGERS_MOST:
-                print(f"too many connections, one from {peer[0]} is closed", file=sys.stderr, flush=True)
-                sock.close()
-                return
+            sock, _ = listener.accept()
+            if len(self._strangers) >= STRANGERS_MOST:  # the oldest goes: who comes may be a member
+                self._close(next(iter(self._strangers)), "there are too many")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             conn, self._next_conn = self._next_conn, self._next_conn + 1
             self._channels[conn] = Channel(sock)

@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from ffdl.learner import rendezvous
 from ffdl.learner.overlay import Mismatch, Overlay, PeerLost
 from ffdl.learner.rendezvous import Place, admit, connect
 from tests.learner.learners import WAIT, Learners
@@ -362,6 +363,22 @@ def test_strangers_are_kept_out(door, capfd: pytest.CaptureFixture[str]) -> None
     said = capfd.readouterr().err.splitlines()
     assert len(said) >= 5
     assert all(line.startswith("ffdl: someone who wanted to join the learners was turned away: ") for line in said)
+
+
+def test_the_silent_keep_nobody_out(door, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than are listened to at once, who come again as soon as they are turned away for their silence."""
+    monkeypatch.setattr(rendezvous, "HANDSHAKE_WITHIN", WAIT)
+    key, address, admitted = door
+    patience = time.monotonic() + WAIT / 2
+
+    def look() -> None:
+        assert time.monotonic() < patience, "nobody opens"
+
+    with contextlib.ExitStack() as silent:
+        for _ in range(2 * rendezvous.STRANGERS_MOST):
+            silent.enter_context(socket.create_connection(address))
+        with connect(Place(1, 7, key), 0, address, look), admitted.result(WAIT)[1]:
+            pass
 
 
 def test_who_proves_nothing_is_not_connected_to() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ffdl.learner import contract
+from ffdl.steps.checkpoint import STRANGERS_MOST
 from tests.steps.pods import TOKEN, WAIT, Job, until
 
 
@@ -69,4 +70,19 @@ def test_two_that_are_lost_at_once_are_not_the_helper_s_end(job: Job) -> None:
         with agent(job, 1) as third:
             third.hear(contract.WELCOME)
             assert third.hear(contract.WORLD)["generation"] > 1
+    assert helper.poll() is None
+
+
+def test_the_silent_keep_nobody_out(job: Job) -> None:
+    """A scanner that opens connections and says nothing must not cost a member its place in the job."""
+    job.configure("true", learners=2, distribution="peer")
+    helper = job.helper()
+    with agent(job, 0) as member, contextlib.ExitStack() as silent:
+        member.hear(contract.WELCOME)
+        address = (job.address()["host"], job.address()["port"])
+        for _ in range(2 * STRANGERS_MOST):
+            silent.enter_context(socket.create_connection(address, WAIT))
+        with agent(job, 1) as newcomer:
+            newcomer.hear(contract.WORLD)
+        member.hear(contract.WORLD)
     assert helper.poll() is None
