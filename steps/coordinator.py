@@ -393,9 +393,12 @@ class Coordinator:
         if not worlds.together or not self.formed or self.over:
             return
         known = [self.members[number] for number in (*worlds.needed, *worlds.servers) if number in self.members]
-        if any(worlds.needs(member) and self._gone(member, now) for member in known):
+        away = [member for member in known if worlds.needs(member) and member.conn is None]
+        if any(self._gone(member, now) for member in away):
             yield from worlds.end()
             yield from self._form()
+            return
+        if away:  # while one may be lost, a failure may come of that
             return
         if due := worlds.due(now):
             yield from self._failed(*due)

@@ -228,8 +228,30 @@ def test_a_failure_that_another_caused_is_none() -> None:
     job.message(3, failure, 1.2)
     effects = job.message(4, enter(1, attempt=1), 1.0 + FAILURE_HELD)
     assert sent(effects, 1) == sent(effects, 3) == ["break", "world"]
-    assert not job.tick(20.0) or not job.over
+    assert sent(job.tick(20.0), 1) == [], "it has begun anew"
     assert not job.over
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_failure_is_not_judged_before_it_is_known_whether_another_is_lost(comes_back: bool) -> None:
+    """A node's end shows in a connection at once, in its pod much later: what failed by it has not failed by itself."""
+    job = begun(3)
+    job.seen(Snapshot(known=True, active=frozenset({0, 1, 2})), 0.5)
+    job.disconnected(2, 1.0)
+    failure = {"type": "failed", "reason": "crash", "code": 1}
+    job.message(1, failure, 1.1)
+    job.message(3, failure, 1.1)
+    for now in (4.2, 1.0 + contract.RECONNECT_WINDOW):
+        assert sent(job.tick(now), 1) == []
+    if comes_back:
+        job.message(4, enter(1, running=True, generation=1), 11.0)
+        assert sent(job.tick(11.1), 1) == ["verdict"]
+        assert job.state.ended == "learner 1 exited with code 1"
+    else:
+        assert sent(job.tick(1.1 + contract.RECONNECT_WINDOW), 1) == ["break"]
+        assert sent(job.message(4, enter(1, attempt=1), 12.0), 1) == ["world"]
+        assert sent(job.tick(20.0), 1) == []
+        assert not job.over
 
 
 def test_a_failure_of_its_own_ends_the_job() -> None:
