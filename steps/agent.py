@@ -368,7 +368,7 @@ class Agent:
         what, reason = exits.judge(ending)
         code = exits.exit_code(status)
         if what is exits.Next.DONE:
-            self._report({"type": contract.DONE, "generation": self._generation}, now)
+            self._report({"type": contract.DONE}, now)
         elif what is exits.Next.HALTED:
             self._exit = contract.EXIT_AGAIN
         elif what is exits.Next.RESTART:
@@ -384,10 +384,10 @@ class Agent:
 
     def _report(self, outcome: Message, now: float) -> None:
         """Tells the helper, now and again until it answers."""
-        self._pending = (outcome, now)
+        self._pending = ({**outcome, "generation": self._generation}, now)
         if self._link.joined:
             self._link.send({"type": contract.HEARTBEAT, **self._status()}, now)  # the last step too
-            self._link.send(outcome, now)
+            self._link.send(self._pending[0], now)
 
     def _halt(self, why: str, now: float) -> None:
         if self._ending:

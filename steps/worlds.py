@@ -119,7 +119,8 @@ class Worlds:
 
     def hold(self, member: Member, message: Message, now: float) -> None:
         """Its command failed. Where another is lost that is no wonder, and it starts again in the next world."""
-        if self.formed:
+        generation = self._state.generation
+        if self.formed and message.get("generation", generation) == generation:
             self._failures.setdefault(member.index, (message, now))
 
     def due(self, now: float) -> tuple[Member, Message] | None:

@@ -254,6 +254,22 @@ def test_a_failure_is_not_judged_before_it_is_known_whether_another_is_lost(come
         assert not job.over
 
 
+def test_a_failure_in_a_world_that_is_over_is_not_the_next_one_s() -> None:
+    """One that could not tell of it in time does so when it comes back, and has begun anew by then."""
+    job = begun(3)
+    failure = {"type": "failed", "reason": "crash", "code": 1, "generation": 1}
+    job.disconnected(2, 1.0)
+    job.disconnected(1, 1.0)
+    job.message(4, enter(1, attempt=1), 2.0)
+    effects = job.message(5, enter(0, generation=1), 3.0)
+    assert world(effects, 5)["generation"] == 2
+    job.message(5, failure, 3.0)
+    assert sent(job.tick(3.1 + FAILURE_HELD), 5) == []
+    assert not job.over
+    job.message(5, {**failure, "generation": 2}, 8.0)
+    assert sent(job.tick(8.1 + FAILURE_HELD), 5) == ["verdict"]
+
+
 def test_a_failure_of_its_own_ends_the_job() -> None:
     """The first one's: those that come after it may be its consequence."""
     job = begun(3)
