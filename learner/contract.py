@@ -120,6 +120,8 @@ HELPER_WAIT_FIRST, HELPER_WAIT_MOST = 15.0, 600.0
 SHIP_WAIT_ON_HALT = 60.0
 REPORT_INTERVAL = 2.0
 KILL_GRACE = 30.0  # beyond halt_grace, for the pod
+LEAVE_GRACE = 30.0  # that a command gets to leave a job, or a world, that is over
+MOVES_INTERVAL = 5.0  # between two signs of a script that follows worlds
 LOOK_EVERY = 0.5  # between two looks of learners that wait for each other whether to go on waiting
 
 # --- messages: JSON objects, one a line -------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ BREAK, RESTARTED = "break", "restarted"  # a world is over; a learner's command 
 HEARTBEAT, CHECKPOINTED, DONE, RELEASED = "heartbeat", "checkpointed", "done", "released"
 FAILED, VERDICT, HALT, COMPLETE, END = "failed", "verdict", "halt", "complete", "end"
 STEP, HELLO, HALTED = "step", "hello", "halted"  # between learner library and agent
-LISTENER, COMMON, PLACE = "listener", "common", "place"
+LISTENER, COMMON, PLACE, MOVES = "listener", "common", "place", "moves"
 CHECKPOINTS_TOLD = 100  # of the newest checkpoints that a member has, it tells of so many
 
 # --- the local engine's control folder (mounted at CONTROL_DIR into pods that hold the cluster token) -----------------

@@ -38,14 +38,16 @@ class Saver:
         self._on_commit = on_commit
         self._pause = pause
         self._arena = Arena()
+        self._saving = False
         self._thread: Optional[threading.Thread] = None  # only while there is work: scripts may fork in between
         self._enough = threading.Event()  # what can't be written is not tried again
         self._warned: Set[str] = set()
 
     @property
     def busy(self) -> bool:
-        """Whether a snapshot is still being persisted."""
-        return self._thread is not None and self._thread.is_alive()
+        """Whether a state is still being saved."""
+        thread = self._thread
+        return self._saving or (thread is not None and thread.is_alive())
 
     def prepare(self, state: Any, copies: bool) -> None:
         """Checks that `state` can be saved. For `copies` to come, a thread gets the memory. Raises TypeError."""
@@ -74,12 +76,16 @@ class Saver:
         """Whether `state` could be committed; it is durable then. Raises TypeError."""
         encoded = encoding.encode(state)
         self.finish()
-        for attempt in range(TRIES):
-            if attempt:
-                time.sleep(self._pause)
-            if self._persist(step, encoded):
-                return True
-        return False
+        self._saving = True
+        try:
+            for attempt in range(TRIES):
+                if attempt:
+                    time.sleep(self._pause)
+                if self._persist(step, encoded):
+                    return True
+            return False
+        finally:
+            self._saving = False
 
     def finish(self) -> None:
         """Waits until nothing is being persisted."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the rest is imported when a session begins: importing this 
     from typing import Callable
 
     from .channel import Channel
+    from .moving import Moving
     from .overlay import Overlay
     from .parameter_server import Optimizer, Parameters, ParameterServer
     from .saver import Saver
@@ -97,6 +98,7 @@ class Session:
         self._saved_at = time.monotonic()
         self._held: Optional[State] = None
         self._termination: Optional[Termination] = None
+        self._moving: Optional[Moving] = None
         told = self._join()
         self._enter(told)
         self._interval: Optional[float] = told.get("interval")
@@ -111,6 +113,10 @@ class Session:
             from .termination import Termination
 
             self._termination = Termination(self._terminated, self._forget)
+        if follows and self.world.key:
+            from .moving import Moving
+
+            self._moving = Moving(self._moves, lambda: self._saver is not None and self._saver.busy)
 
     def restore(self) -> Optional[Dict[Any, Any]]:
         """The state of the last committed checkpoint, or None.
@@ -335,7 +341,10 @@ class Session:
             if self.halting:
                 _say("halted between two worlds")
                 self.leave()
+        if self._halt and not channel.halt:  # this process alone is to end: another will be in the next world
+            self.leave()
         self._enter(channel.world)
+        self._moves()
         _say(f"{error}; going on in generation {self.generation}")
 
     def _enter(self, told: Dict[str, Any]) -> None:
@@ -345,6 +354,11 @@ class Session:
         if self._saver is not None:
             self._saver.about.update(generation=self.generation, world_size=self.size)
             self._saved_at = time.monotonic()
+
+    def _moves(self) -> None:
+        channel = self._channel
+        if channel is not None:
+            channel.tell({"type": contract.MOVES, "generation": self.generation})
 
     def _leave_overlay(self) -> None:
         if self._overlay is not None:
@@ -381,6 +395,8 @@ class Session:
         self._leave_overlay()
         if self._saver is not None:
             self._saver.finish()
+        if self._moving is not None:
+            self._moving.end()
         if self._channel is not None:
             self._channel.close({"type": "bye"})
         self._channel = self._saver = None

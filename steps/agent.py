@@ -22,9 +22,9 @@ from . import exits, told
 from .channel import Message
 from .command import Command
 from .identity import Identity, load
-from .library import free_port
+from .library import door, free_port
 from .link import Link, address_file, helper_wait
-from .metrics import Extractor
+from .metrics import extractor
 from .oom import MemoryCgroup
 from .output import Output
 from .program import no_worlds
@@ -35,7 +35,6 @@ from .still import STILL_MOST, Still
 from .written import Written, fingerprint
 
 HALTED_PAUSE = 2.0  # seconds a script that has halted gets to end by itself
-LEAVE_GRACE = 30.0  # seconds a command gets when the job has ended without it
 ANSWER_WITHIN = 15.0  # seconds a halting agent waits to hear what its outcome is worth
 LONG_RUN = 60.0  # seconds: a command that lived that long was not killed within moments of its start
 
@@ -57,7 +56,7 @@ class Agent:
         }
         self._door: socket.socket | None = None
         if identity.together:
-            self._door = _listener(identity.address)
+            self._door = door(identity.address)
             join["data"] = self._door.getsockname()[1]
         now = time.monotonic()
         self._link = Link(address_file(), join, now)
@@ -82,7 +81,7 @@ class Agent:
         self._files: tuple[int, int] = (0, 0)
         self._terminated = self._said_shell = False
         logs = os.path.join(contract.path(contract.LOG_DIR), identity.name)
-        self._output = Output(logs, identity.job_id, identity.name, _extractor(identity.spec))
+        self._output = Output(logs, identity.job_id, identity.name, extractor(identity.spec.metrics))
         heard = Heard(self._place, self._whole_place, self._committed)
         self._script = Script(
             identity.run_dir, self._selector, self._output, heard, self._door, no_worlds(identity.spec)
@@ -220,9 +219,7 @@ class Agent:
             if self._script.renew():
                 self._generation = int(world.get("generation", 0))
             elif self._renewing is None:
-                self._output.say("the learners begin anew from their last checkpoint: the command is started again")
-                self._renewing = now + min(LEAVE_GRACE, self.spec.halt_grace)
-                self._command.signal(signal.SIGTERM)
+                self._begin_anew(self._command, "the learners begin anew from their last checkpoint", now)
 
     @property
     def _ending(self) -> bool:
@@ -325,6 +322,15 @@ class Agent:
         if self.identity.together and self._still.too_long(command, now):
             self._output.say(f"the command was stopped {STILL_MOST:.0f} s ago, and the other learners wait for it")
             command.signal(signal.SIGKILL)
+        elif self._script.stuck(now):
+            why = f"a call that waits for one that was lost has not returned for {contract.LEAVE_GRACE:.0f} s"
+            self._begin_anew(command, why, now)
+
+    def _begin_anew(self, command: Command, why: str, now: float) -> None:
+        """Ends the command, which can't go on in another world by itself."""
+        self._output.say(f"{why}: the command is started again")
+        self._renewing = now + min(contract.LEAVE_GRACE, self.spec.halt_grace)
+        command.signal(signal.SIGTERM)
 
     def _keep_serving(self, command: Command) -> None:
         """Where another learner's command runs here too, its end there does not tell that memory ran out here."""
@@ -358,7 +364,10 @@ class Agent:
             return
         if self._renewing is not None and self._halting is None and not (self.identity.serves and out_of_memory):
             self._renewing, self._signalled = None, False
-            self._start(now)
+            if self._broken:
+                self._restart_at = now
+            else:
+                self._start(now)
             return
         progressed = self._script.checkpointed or fingerprint() != self._files
         if progressed or now - command.started > LONG_RUN:
@@ -402,7 +411,7 @@ class Agent:
         """The job's end is decided without us: stop the command and exit with `code`."""
         if self._leaving is not None:
             return
-        self._leaving = (code, now + min(LEAVE_GRACE, self.spec.halt_grace))
+        self._leaving = (code, now + min(contract.LEAVE_GRACE, self.spec.halt_grace))
         self._restart_at = None
         self._script.end()
         if self._command is not None:
@@ -434,15 +443,6 @@ class Agent:
         """Step and generation of each checkpoint, newest first. Raises OSError."""
         found = committed(self.identity.checkpoint_dir) if self.identity.together else []
         return [one.identity for one in found[: contract.CHECKPOINTS_TOLD]]
-
-
-def _listener(address: str) -> socket.socket:
-    """Where the other learners of a world find this one, whichever process of its command asks for it."""
-    return socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
-
-
-def _extractor(spec: contract.JobSpec) -> Extractor | None:
-    return Extractor(spec.metrics) if spec.metrics.get("type") == "regex_extractor" else None
 
 
 def main() -> int:

@@ -44,6 +44,11 @@ def copy_library(run_dir: str) -> str:
     return folder
 
 
+def door(address: str) -> socket.socket:
+    """Where the other learners of a world find this one, whichever process of its command asks for it."""
+    return socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+
+
 def free_port() -> int:
     """A port for the learners' own rendezvous, free now and outside the range that the kernel deals from."""
     for _ in range(100):

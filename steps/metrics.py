@@ -104,6 +104,11 @@ class Extractor:
         return found
 
 
+def extractor(wanted: dict[str, Any]) -> Extractor | None:
+    """What a manifest's `evaluation_metrics` ask for."""
+    return Extractor(wanted) if wanted.get("type") == "regex_extractor" else None
+
+
 class _Group:
     def __init__(self, label: str, body: dict[str, Any]) -> None:
         self._label = label

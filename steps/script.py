@@ -46,6 +46,7 @@ class Script:
         self._selector, self._output, self._heard = selector, output, heard
         self._door, self._refusal = door, refusal
         self._asked = False
+        self._generation: int | None = None  # of the world that scripts are to go on in, once there is another
         self.halted = self.checkpointed = False
         self.of: int | None = None
         selector.register(self._sessions.listener, selectors.EVENT_READ, "library")
@@ -66,7 +67,9 @@ class Script:
 
     def renew(self) -> bool:
         """There is another world: tells the scripts that follow. Whether there is one."""
-        return self._sessions.tell_followers(self._heard.place(True))
+        place = self._heard.place(True)
+        self._generation = place["generation"]
+        return self._sessions.move_on(place)
 
     def spare(self, step: object) -> None:
         """All members have saved `step`: who follows is not to remove it."""
@@ -74,7 +77,12 @@ class Script:
 
     def end_world(self) -> None:
         """The world is over, and another to come."""
-        self._sessions.tell_followers({"type": contract.BREAK})
+        self._generation = None
+        self._sessions.move_on({"type": contract.BREAK})
+
+    def stuck(self, now: float) -> bool:
+        """Whether one that follows waits in a call for those of a world that is over."""
+        return self._sessions.stuck(now)
 
     def end(self) -> None:
         """The job's end is decided: there will be no other world."""
@@ -130,6 +138,8 @@ class Script:
             self._sessions.send(descriptor, self._heard.world())
         elif kind == contract.LISTENER and self._door is not None:
             self._sessions.hand(descriptor, {"type": contract.LISTENER}, self._door)
+        elif kind == contract.MOVES:
+            self._sessions.moves(descriptor, message.get("generation") == self._generation)
         elif kind == contract.HALTED:
             session.halted = self.halted = True
         elif kind == "bye":

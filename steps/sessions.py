@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from dataclasses import dataclass
 
 from ..learner import contract
@@ -13,12 +14,16 @@ from .channel import Channel, ClosedError, Message
 
 @dataclass
 class Session:
-    """One process that uses the library. `cooperative`: it will hear a halt; `halted`: it has carried one out."""
+    """One process that uses the library. `cooperative`: it will hear a halt; `halted`: it has carried one out.
+
+    `over`: when it last showed that it moves while it was in a world that is over; None: it is in the one that is on.
+    """
 
     channel: Channel
     cooperative: bool = False
     follows: bool = False  # it goes on from one world to the next by itself
     halted: bool = False
+    over: float | None = None
 
 
 class Sessions:
@@ -77,6 +82,23 @@ class Sessions:
         for descriptor in following:
             self.send(descriptor, message)
         return bool(following)
+
+    def move_on(self, message: Message) -> bool:
+        """Tells them to leave the world they are in. Whether there is one."""
+        for session in self._sessions.values():
+            if session.follows and session.over is None:
+                session.over = time.monotonic()
+        return self.tell_followers(message)
+
+    def moves(self, descriptor: int, there: bool) -> None:
+        """The session's process goes on; `there`: in the world that is on."""
+        session = self._sessions[descriptor]
+        session.over = None if there or session.over is None else time.monotonic()
+
+    def stuck(self, now: float) -> bool:
+        """Whether a session has not left a world that is over, and shows no sign that it ever will."""
+        since = [session.over for session in self._sessions.values() if session.over is not None]
+        return bool(since) and now - min(since) > contract.LEAVE_GRACE
 
     def ask_to_halt(self) -> None:
         """Asks every cooperative session; one that can't be told is found out when it closes."""
