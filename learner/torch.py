@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import random
 import socket
+from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
+from .contract import HEARTBEAT_TIMEOUT, RECONNECT_WINDOW
 from .optimizers import Optimizer
 from .session import Session
 
@@ -31,11 +33,15 @@ __all__ = ["Batches", "ServerOptimizer", "Training", "process_group"]
 
 _AS = {torch.bfloat16: torch.int16}  # types that NumPy has not, and one of the same size that it has
 
+COLLECTIVE_WITHIN = 20 * (HEARTBEAT_TIMEOUT + RECONNECT_WINDOW)  # seconds: a loss is known long before
 
-def process_group(job: Session, backend: Optional[str] = None) -> None:
+
+def process_group(job: Session, backend: Optional[str] = None, timeout: float = COLLECTIVE_WITHIN) -> None:
     """Makes the default process group that of this world's learners, whatever it was before.
 
-    `backend`: nccl where there are GPUs, else gloo. Collectives of one whose peer is gone raise RuntimeError.
+    `backend`: nccl where there are GPUs, else gloo. Collectives of one whose peer is gone raise RuntimeError, at the
+    latest after `timeout` seconds: a node that dies resets no connection. That bounds any wait for a slow peer, too:
+    where one works for longer by itself, between two steps, it has to be more.
     """
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -47,7 +53,8 @@ def process_group(job: Session, backend: Optional[str] = None) -> None:
     job.overlay().broadcast(place)
     host = f"[{_host(job)}]" if ":" in _host(job) else _host(job)
     backend = backend or ("nccl" if torch.cuda.is_available() else "gloo")
-    dist.init_process_group(backend, init_method=f"tcp://{host}:{place[0]}", rank=job.rank, world_size=job.size)
+    meets, within = f"tcp://{host}:{place[0]}", timedelta(seconds=timeout)
+    dist.init_process_group(backend, init_method=meets, rank=job.rank, world_size=job.size, timeout=within)
 
 
 def _host(job: Session) -> str:
@@ -108,8 +115,9 @@ class Training:
         batches: Optional[Batches] = None,
         scheduler: Any = None,
         backend: Optional[str] = None,
+        timeout: float = COLLECTIVE_WITHIN,
     ) -> None:
-        """`scheduler` takes a step after each of the optimizer's. Raises PeerLost."""
+        """`scheduler` takes a step after each of the optimizer's; `timeout` as of `process_group`. Raises PeerLost."""
         self.job, self.net, self.optimizer, self.batches, self.scheduler = job, net, optimizer, batches, scheduler
         self.steps = 0
         state = job.restore()
@@ -117,7 +125,7 @@ class Training:
             self._restore(state)
         self.model: Callable[..., Any] = net
         if job.size > 1:
-            process_group(job, backend)
+            process_group(job, backend, timeout)
             self.model = torch.nn.parallel.DistributedDataParallel(net)  # the first rank's parameters are all ranks'
 
     @property

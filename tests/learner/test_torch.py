@@ -89,6 +89,37 @@ with learner.session() as job:
             assert torch.allclose(a, b, atol=1e-5), (a, b)
 """
 
+GROUP = """
+import os, signal, socket, time
+from ffdl.learner.overlay import Overlay
+from ffdl.learner.rendezvous import Place
+from ffdl.learner.torch import process_group
+from ffdl.learner.world import World
+
+listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+addresses = [listener.getsockname() for listener in listeners]
+child = os.fork()
+rank = 0 if child else 1
+
+class Job:
+    rank, size, world = rank, 2, World(addresses=tuple(addresses))
+    def overlay(self):
+        return Overlay(Place(rank, 1, b"key"), addresses, listeners[rank])
+
+process_group(Job(), "gloo", timeout=5.0)
+torch.distributed.all_reduce(torch.ones(2))
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGSTOP)  # as a node that dies: its connections stay
+try:
+    torch.distributed.all_reduce(torch.ones(2))
+except RuntimeError as error:
+    print(error)
+else:
+    raise SystemExit("it did not wait for the other")
+finally:
+    os.kill(child, signal.SIGKILL)
+"""
+
 ALONE = """
 def run():
     torch.manual_seed(0)
@@ -108,6 +139,14 @@ def run():
     print("model", float(sum(p.detach().double().abs().sum() for p in net.parameters())).hex())
 run()
 """
+
+
+def test_a_peer_that_is_silent_is_not_waited_for_for_ever(start: Start, library: Path) -> None:
+    """A node that dies resets no connection, and gloo itself would wait for half an hour."""
+    process = start("", command=[TORCH, "-c", BEGIN + GROUP], env={"PYTHONPATH": str(library)})
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "Timed out" in output
 
 
 @pytest.mark.parametrize("script", [BATCHES, STATE, SERVED], ids=["batches", "state", "optimizer at servers"])
