@@ -15,6 +15,7 @@ from ..learner.waiting import STARTING
 from ..learner.waiting import judge as judge_waiting
 from .channel import Message
 from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship, Stop
+from .hang import Hang
 from .journal import State
 from .members import Member, checkpoints_of, count, is_number, member_of, words
 from .verdict import OUT_OF_MEMORY, judge, size
@@ -25,7 +26,6 @@ FIRST_GRACE = 30.0  # seconds the others have once the first learner is done, wh
 HALT_MARGIN = 10.0  # seconds beyond halt_grace that a halt waits for learners
 DELETED_AGAIN = 2.0  # seconds after which a pod that is still, or again, there is deleted once more
 MADE_AGAIN, MADE_AGAIN_EACH = 4.0, 0.1  # seconds, and a member, that a halt waits whether a deleted one is made again
-STILL = 60.0  # seconds without a step after which one that others wait for is said to be hung
 RUNNING_RECORDED = 10.0  # seconds of running between two records of it
 
 
@@ -45,6 +45,7 @@ class Coordinator:
         self._now = self._recorded = now
         self._waiting_since: float | None = None  # a pod can't start since then
         self._stuck = ""  # and why
+        self._hang = Hang()
         self._complete_at: float | None = None
         if state.completed:
             self._complete_at = now + self._grace()
@@ -77,12 +78,11 @@ class Coordinator:
         strangers = self.snapshot.active - self.members.keys() - set(self.state.done)
         return not strangers or now - self.halting > contract.RECONNECT_WINDOW
 
-    def hung(self, now: float) -> Member | None:
-        """One that others, who have finished, wait for, and that has stopped to take steps."""
+    def hung(self, now: float) -> tuple[Member, float] | None:
+        """One that others, who have finished, wait for, and that has taken no step since the time beside it."""
         finished = {*self.state.done, *self.worlds.finished}
         going = [member for member in self._learners if member.index not in finished and member.running]
-        still = [member for member in going if member.step is not None and now - member.moved > STILL]
-        return still[0] if finished and still and not self.over and self.halting is None else None
+        return self._hang.find(going, now) if finished and not self.over and self.halting is None else None
 
     def outcome(self) -> dict[str, Any]:
         """What a learner that comes after the helper has ended needs to know."""
@@ -371,6 +371,7 @@ class Coordinator:
                 self.disconnected(conn, now)
                 yield Close(conn, "nothing was heard of it")
         yield from self._follow_world(now)
+        self._hang.note(bool(self.state.done or self.worlds.finished), now)
         yield from self._keep_from_starting(now)
         if self.formed and not self.over and self.halting is None and any(m.running for m in self._learners):
             self.state.running += passed

@@ -79,6 +79,7 @@ def _message(coordinator: Coordinator, joined: int, now: float) -> str:
             return f"waiting for parameter servers: {there} of {servers} have joined"
         return f"waiting for learners: {joined} of {wanted} have joined"
     if hung := coordinator.hung(now):
-        minutes = int((now - hung.moved) / 60)
-        return f"waiting for {words(hung.index)}, which others have finished without: no step for {minutes} min"
+        member, since = hung
+        minutes = int((now - since) / 60)
+        return f"waiting for {words(member.index)}, which others have finished without: no step for {minutes} min"
     return "training"

@@ -507,6 +507,23 @@ def test_a_learner_that_hangs_after_others_have_finished_is_named() -> None:
     assert report(job, Pace(), 160.0, 0.0)["message"] == "training"
 
 
+def test_one_that_reports_no_steps_is_named_as_well() -> None:
+    """Plain scripts report none: what there is to count from is that another has finished."""
+    job = make(2)
+    for now in (0.0, 500.0):
+        for index in range(2):
+            job.message(index + 1, join(index) if now == 0.0 else {"type": "heartbeat", "running": True}, now)
+        job.tick(now)
+        assert job.hung(now) is None, "nobody has finished"
+    job.message(1, {"type": "done"}, 500.0)
+    for now in range(501, 560, 10):
+        job.message(2, {"type": "heartbeat", "running": True}, now)
+        job.tick(now)
+        assert report(job, Pace(), now, 0.0)["message"] == "training"
+    said = report(job, Pace(), 501.0 + 900.0, 0.0)["message"]
+    assert said == "waiting for learner 2, which others have finished without: no step for 15 min"
+
+
 def test_a_journal_of_the_version_before_is_read() -> None:
     """A helper that is newer than the job's first one goes on from what that has written."""
     state = State()
