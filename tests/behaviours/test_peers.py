@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.behaviours.user import GATED, User
 from tests.behaviours.worlds import generations
 
 LEARNERS = 3
+STANDS_STILL = 5.0  # seconds that no learner may be replaced for
 PEERS = {"learners": LEARNERS, "cpus": 0.2, "distribution": {"kind": "peer"}}
 
 
@@ -105,6 +107,8 @@ def test_one_that_stands_still_for_a_while_is_waited_for(user: User, undisturbed
     pid = user.pids("learner")[0]
     os.kill(pid, signal.SIGSTOP)
     _until_stopped(user, pid)
+    time.sleep(STANDS_STILL)
+    assert pid in user.pids("learner"), user.story()
     os.kill(pid, signal.SIGCONT)
     user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
