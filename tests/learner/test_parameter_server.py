@@ -470,7 +470,7 @@ def test_what_was_saved_comes_back(job: Begin, tmp_path: Path) -> None:
         two.processes[number].kill()
         agent.world["step"] = 3
         two.processes[number] = two.begin(number)
-        agent.expect("restored", step=3)
+        agent.expect("listener")  # which it asks for once it has what it saved
 
     def go_on(rank: int) -> np.ndarray:
         own = np.full(1000, 77.0)
