@@ -19,13 +19,14 @@ def _answer(_: Any) -> int:
     return 0
 
 
+_CALL: Any = None  # with another interpreter than CPython
 try:
     import ctypes
 
     _ANSWER = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_answer)  # kept: it may be called at the very end
     _CALL = ctypes.pythonapi.Py_AddPendingCall
-except (ImportError, AttributeError):  # another interpreter than CPython
-    _CALL = None
+except (ImportError, AttributeError):
+    pass
 
 
 class Moving:
