@@ -177,6 +177,8 @@ class Agent:
                 self._output.say(contract.EARLIER_POD)
             if self._pending is not None:
                 self._link.send(self._pending[0], now)
+            elif self._restart_at is not None and not self._may_start:  # it may not have heard of it
+                self._tell_restarted(now)
         elif kind == contract.WORLD:
             self._enter(message, now)
         elif kind == contract.COMMON and self._world is not None:
@@ -385,11 +387,15 @@ class Agent:
             self._output.say(f"the command was killed (exit code {code}), not by us: it is started again")
             self._restarts += 1
             self._restart_at = now + pause
-            self._link.send({"type": contract.RESTARTED, "checkpoints": self._checkpoints}, now)
+            self._tell_restarted(now)
         else:
             limit = self._memory.limit() or self.spec.memory
             failure = {"reason": reason, "code": code, "limit": limit, "progressed": progressed}
             self._report({"type": contract.FAILED, **failure}, now)
+
+    def _tell_restarted(self, now: float) -> None:
+        about = {"generation": self._generation, "checkpoints": self._checkpoints}
+        self._link.send({"type": contract.RESTARTED, **about}, now)
 
     def _report(self, outcome: Message, now: float) -> None:
         """Tells the helper, now and again until it answers."""

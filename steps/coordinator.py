@@ -197,7 +197,8 @@ class Coordinator:
             yield Ship()
         elif kind == contract.RESTARTED:
             member.running = False
-            if self.worlds.needs(member):
+            generation = self.state.generation  # it says so again where it may not have been heard
+            if self.worlds.needs(member) and message.get("generation", generation) == generation:
                 yield from self.worlds.end()
                 yield from self._form()
         elif kind == contract.HALTED:

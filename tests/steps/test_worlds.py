@@ -176,6 +176,14 @@ def test_a_command_that_starts_again_begins_the_next_world() -> None:
     assert sent(effects, 2) == ["break", "world"]
 
 
+def test_a_start_again_that_is_told_twice_begins_one_world() -> None:
+    """It is told again to who may not have heard it."""
+    job = begun(2)
+    assert sent(job.message(2, {"type": "restarted", "generation": 1}, 1.0), 1) == ["break", "world"]
+    assert sent(job.message(2, {"type": "restarted", "generation": 1}, 1.5), 1) == []
+    assert sent(job.message(2, {"type": "restarted", "generation": 2}, 2.0), 1) == ["break", "world"]
+
+
 def test_nobody_leaves_before_all_have_finished() -> None:
     """One that is lost at the very end takes back what the others have done since the last checkpoint."""
     job = begun(2)
