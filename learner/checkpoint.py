@@ -232,10 +232,10 @@ def _read_marker(path: str) -> Optional[Dict[str, Any]]:
         return None
     if not isinstance(marker, dict) or marker.get("check") != _checksum(marker):
         return None
-    return marker if marker.get("format") != FORMAT or _is_sound(marker) else None
+    return marker if marker.get("format") != FORMAT or is_sound(marker) else None
 
 
-def _is_sound(marker: Dict[str, Any]) -> bool:
+def is_sound(marker: Dict[str, Any]) -> bool:
     """Whether a marker has the fields that readers rely on: a script may have written it."""
     files = marker.get("files")
     return (

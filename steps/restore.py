@@ -81,7 +81,7 @@ def committed(objects: Objects, entries: Iterable[Entry], prefix: str, patience:
         if entry.size > checkpoint.LARGEST_MARKER or (len(parts) == 3 and not contract.is_member_name(parts[0])):
             continue
         marker = _parsed(objects, entry.key, patience)
-        if isinstance(marker, dict) and _names_are_safe(marker.get("files")):
+        if isinstance(marker, dict) and checkpoint.is_sound(marker) and _names_are_safe(marker["files"]):
             step = int(parts[-2].removeprefix(checkpoint.PREFIX))
             where = parts[0] if len(parts) == 3 else ""
             found.setdefault(where, []).append(Remote(entry.key.removesuffix(checkpoint.COMMITTED), step, marker))
@@ -210,7 +210,7 @@ def _restore_files(
 ) -> None:
     manifest = _parsed(objects, prefix + FILES_MANIFEST, patience)
     files = manifest.get("files") if isinstance(manifest, dict) else None
-    if not isinstance(files, dict) or not all(_is_safe(name) for name in files):
+    if not isinstance(files, dict) or not all(_is_safe(name) and _is_told(about) for name, about in files.items()):
         say(f"the list of the script's own checkpoint files in {objects.where} is damaged; they are not restored")
         return
     staging = f"{root}/{STAGING}"
@@ -273,11 +273,14 @@ def _parsed(objects: Objects, key: str, patience: Patience) -> Any:
     return patience.run(attempt)
 
 
-def _names_are_safe(files: object) -> bool:
-    return isinstance(files, dict) and all(
-        _is_safe(name) and "/" not in name and isinstance(about, dict) and isinstance(about.get("digest"), str)
-        for name, about in files.items()
-    )
+def _names_are_safe(files: Iterable[str]) -> bool:
+    return all(_is_safe(name) and "/" not in name for name in files)
+
+
+def _is_told(about: object) -> bool:
+    """Whether it says where a file is and what it is."""
+    kinds = {"key": str, "size": int, "digest": str}
+    return isinstance(about, dict) and all(type(about.get(name)) is kind for name, kind in kinds.items())
 
 
 def _is_safe(name: str) -> bool:

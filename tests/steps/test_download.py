@@ -512,6 +512,19 @@ def test_a_scripts_own_files_come_back_whole_or_not_at_all(job: Job) -> None:
     assert tree(job.checkpoints) == {}
 
 
+@pytest.mark.parametrize("field", ["key", "size", "digest"])
+def test_a_damaged_list_of_a_scripts_own_files_is_not_gone_by(job: Job, field: str) -> None:
+    """A flipped bit may as well be in the name of a field."""
+    job.good("download")
+    (job.checkpoints / "mine.pt").write_bytes(b"own")
+    job.good("ship", "--final")
+    manifest = job.stored / "checkpoints/files.json"
+    manifest.write_text(manifest.read_text().replace(f'"{field}"', f'"{field}x"'))
+    lose_volume(job)
+    assert "is damaged; they are not restored" in job.good("download")
+    assert not (job.checkpoints / "mine.pt").exists()
+
+
 def test_no_results_store_no_restore(job: Job) -> None:
     """A job that keeps no results downloads all the same."""
     job.write_spec(results=None)

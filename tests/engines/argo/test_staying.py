@@ -187,7 +187,7 @@ def test_a_node_of_a_pipeline_outlives_its_cluster(server: ApiServer, kubeconfig
     environment = {"KUBECONFIG": str(kubeconfig), contract.TASK_NODE_ENV: "uid/pipeline.train", "HOME": str(tmp_path)}
 
     def task() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "ffdl", "--engine", "argo", "task"]
+        command = [Path(sys.executable).with_name("ffdl"), "--engine", "argo", "task"]
         environ = {**os.environ, **environment}
         return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
