@@ -5,7 +5,9 @@
 Two learners compute buckets of gradients, one after the other, and hand each to `all_reduce_async` as soon as it is
 there. Each launch measures three things in turn: the computing alone, the communication alone, and both together.
 Computing is made as long as communication: there overlapping is worth most. Shown is the time of both together beside
-that of the longer one, and beside their sum, and the learner's processor time in communication beside that time.
+that of the longer one, and beside the least that can be: that of the longer one, or the time of all of this machine's
+cores that both take. "busy": how much of the cores' time each takes alone, with what else uses them, which is measured
+by waiting as long.
 
 `gpu`: each learner behind a link of 1 Gbit/s (network namespaces and `tc tbf`; needs root); computing is waiting, as
 for a GPU. `link`: the same, but computing is products of NumPy matrices, so that it competes with communication, both
@@ -35,7 +37,7 @@ LINKED = {"gpu", "link"}
 LIMIT = 1.15
 REPEATS = 5
 SIDE = 256  # of the matrices
-PHASES = ("computing", "communication", "together")
+PHASES = ("waiting", "computing", "communication", "together")
 
 
 def main() -> int:
@@ -61,20 +63,27 @@ def main() -> int:
                 found[way].append(launched(__file__, LEARNERS, inside=names if way in LINKED else (), **about))
     missed = False
     print(f"{options.mib} MiB in {options.buckets} buckets, {options.launches} launches; medians in ms (least - most)")
-    heading = f"{'':8} {'computing':>10} {'communication':>14} {'together':>9} {'of the longer':>22} {'of the sum':>11}"
-    print(f"{heading} {'CPU':>5}")
+    heading = f"{'':8} {'computing':>10} {'busy':>5} {'communication':>14} {'busy':>5} {'together':>9}"
+    print(f"{heading} {'of the longer':>20} {'of the least':>20}")
     for way, runs in found.items():
-        times = [1000 * statistics.median(run[phase] for run in runs) for phase in PHASES]
-        ratios = [run["together"] / max(run["computing"], run["communication"]) for run in runs]
-        of_sum = statistics.median(run["together"] / (run["computing"] + run["communication"]) for run in runs)
-        ratio = statistics.median(ratios)
-        short = way in LINKED and ratio > LIMIT
+        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        shown = [f"{1000 * middle[name]:.1f} {middle[name + ' busy']:5.0%}" for name in ("computing", "communication")]
+        longer = [run["together"] / max(run["computing"], run["communication"]) for run in runs]
+        least = [run["together"] / at_least(run) for run in runs]
+        short = way in LINKED and statistics.median(longer) > LIMIT
         missed |= short
-        shown = f"{ratio:.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
-        cpu = statistics.median(run["cpu"] for run in runs)
+        ratios = [f"{statistics.median(one):.2f} ({min(one):.2f} - {max(one):.2f})" for one in (longer, least)]
         mark = f"   above {LIMIT}" if short else ""
-        print(f"{way:8} {times[0]:10.1f} {times[1]:14.1f} {times[2]:9.1f} {shown:>22} {of_sum:11.2f} {cpu:5.2f}{mark}")
+        times = f"{shown[0]:>16} {shown[1]:>20} {1000 * middle['together']:9.1f}"
+        print(f"{way:8} {times} {ratios[0]:>20} {ratios[1]:>20}{mark}")
     return int(missed)
+
+
+def at_least(run: dict[str, float]) -> float:
+    """Seconds that both take together: that of the longer one, or as long as the cores need for both."""
+    cores = run["computing"] * run["computing busy"]
+    cores += run["communication"] * (run["communication busy"] - run["waiting busy"])
+    return max(run["computing"], run["communication"], cores)
 
 
 # --- in the processes -------------------------------------------------------------------------------------------------
@@ -126,17 +135,24 @@ def work(text: str) -> None:
         for _ in range(3):  # the longer it is computed, the surer is how long a product takes
             each = statistics.median(seconds(compute) for _ in buckets) / products
             products = max(1, round(waits / each))
-        cpu: list[float] = []
-        phases = dict(zip(PHASES, (computing, communication, both), strict=True))
+        phases = dict(zip(PHASES, (lambda: time.sleep(wanted), computing, communication, both), strict=True))
         times: dict[str, list[float]] = {name: [] for name in PHASES}
+        cores = dict.fromkeys(PHASES, 0.0)
         for _ in range(REPEATS):
             for name, phase in phases.items():
-                begun = time.process_time()
+                before = busy()
                 times[name].append(seconds(phase))
-                if name == "communication":
-                    cpu.append((time.process_time() - begun) / times[name][-1])
+                cores[name] += busy() - before
         said = {name: statistics.median(taken) for name, taken in times.items()}
-        print(json.dumps({**said, "cpu": statistics.median(cpu)}))
+        said |= {f"{name} busy": cores[name] / sum(times[name]) / (os.cpu_count() or 1) for name in PHASES}
+        print(json.dumps(said))
+
+
+def busy() -> float:
+    """Seconds that this machine's cores have been busy, all of them, since it began: proc_stat(5)."""
+    with open("/proc/stat") as stream:
+        user, nice, system, _idle, _iowait, interrupts, softly = map(int, stream.readline().split()[1:8])
+    return (user + nice + system + interrupts + softly) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
