@@ -178,8 +178,9 @@ class Coordinator:
 
     def _handle(self, member: Member, conn: int, message: Message, now: float) -> Effects:
         kind = message["type"]
-        member.checkpoints = checkpoints_of(message, member.checkpoints)
-        yield from self.worlds.spare()
+        before, member.checkpoints = member.checkpoints, checkpoints_of(message, member.checkpoints)
+        if member.checkpoints != before:
+            yield from self.worlds.spare()
         if kind == contract.HEARTBEAT:
             member.running, member.finished = message.get("running") is True, message.get("finished") is True
             member.generation = count(message.get("generation"), None) or member.generation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,29 @@ JOB_ID = "training-abcdefghij"
 TOKEN = "a-token-of-the-job"
 SHARED = ("/job", "/mnt/data", "/mnt/results", "/ffdl/config", "/ffdl/token", "/ffdl/results")
 WAIT = 40.0  # seconds until a test gives up on a condition
+
+
+class Talk:
+    """One end of a connection between an agent and a helper, for which a test stands."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._lines = connection.makefile("rb")
+
+    def say(self, message: dict[str, Any]) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def hear(self, kind: str) -> dict[str, Any]:
+        """The next message of that type."""
+        for line in self._lines:
+            message: dict[str, Any] = json.loads(line)
+            if message["type"] == kind:
+                return message
+        raise AssertionError(f"the other end hung up before it sent {kind}")
+
+    def close(self) -> None:
+        self._lines.close()
+        self.socket.close()
 
 
 class Job:

@@ -3,46 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from ffdl.learner import contract
 from ffdl.steps.checkpoint import STRANGERS_MOST
-from tests.steps.pods import TOKEN, WAIT, Job, until
+from tests.steps.pods import TOKEN, WAIT, Job, Talk, until
 
 
-class Agent:
+class Agent(Talk):
     """An agent's connection to the helper."""
 
     def __init__(self, job: Job, index: int) -> None:
         until(lambda: job.address().get("port"), "the helper's address")
-        self.socket = socket.create_connection((job.address()["host"], job.address()["port"]), WAIT)
+        super().__init__(socket.create_connection((job.address()["host"], job.address()["port"]), WAIT))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._lines = self.socket.makefile("rb")
         about = {"role": "learner", "index": index, "incarnation": str(index), "attempt": 0, "address": "127.0.0.1"}
         self.say({"type": contract.JOIN, "token": TOKEN, "port": 1, "data": 2, **about})
 
-    def say(self, message: dict[str, Any]) -> None:
-        self.socket.sendall(json.dumps(message).encode() + b"\n")
-
-    def hear(self, kind: str) -> dict[str, Any]:
-        """The next message of that type."""
-        for line in self._lines:
-            message: dict[str, Any] = json.loads(line)
-            if message["type"] == kind:
-                return message
-        raise AssertionError(f"the helper hung up before it sent {kind}")
-
     def vanish(self) -> None:
         """As a process does that is killed: what is sent to it now is answered with a reset."""
-        self._lines.close()
-        self.socket.close()
+        self.close()
 
 
 @contextlib.contextmanager

@@ -6,39 +6,23 @@ import json
 import os
 import signal
 import socket
-from typing import Any
 
 from ffdl.learner import contract
-from tests.steps.pods import WAIT, Job, until
+from tests.steps.pods import WAIT, Job, Talk, until
 
 WORLD = {"generation": 1, "rank": 0, "size": 2, "addresses": [], "servers": [], "mode": "", "key": "", "step": -1}
 
 
-class Helper:
+class Helper(Talk):
     """What stands for a helper: an agent's connection to it."""
 
     def __init__(self, listener: socket.socket) -> None:
         listener.settimeout(WAIT)
-        self.socket, _ = listener.accept()
-        self.socket.settimeout(WAIT)
-        self._lines = self.socket.makefile("rb")
+        connection, _ = listener.accept()
+        connection.settimeout(WAIT)
+        super().__init__(connection)
         self.join = self.hear(contract.JOIN)
         self.say({"type": contract.WELCOME, "epoch": 1, "generation": 1})
-
-    def say(self, message: dict[str, Any]) -> None:
-        self.socket.sendall(json.dumps(message).encode() + b"\n")
-
-    def hear(self, kind: str) -> dict[str, Any]:
-        """The next message of that type."""
-        for line in self._lines:
-            message: dict[str, Any] = json.loads(line)
-            if message["type"] == kind:
-                return message
-        raise AssertionError(f"the agent hung up before it sent {kind}")
-
-    def close(self) -> None:
-        self._lines.close()
-        self.socket.close()
 
 
 def test_a_command_that_starts_again_unheard_is_told_of_again(job: Job) -> None:
