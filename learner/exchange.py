@@ -1,7 +1,7 @@
 """What a learner and a parameter server say to each other, once each has proven that it belongs to the world.
 
     learner  OPENS, JSON       which parameters, and what is to be done with them
-    server   EMPTY             it has none yet: the first rank is to give them
+    server   EMPTY             it has none yet: the first rank that is not done is to give them
     learner  SETS, values      its part of them
     server   HAS, values       its part of the parameters
     learner  SENDS, values     its part of gradients or parameters, as often as it likes

@@ -65,7 +65,8 @@ class ParameterServer:
         shared_memory: bool = True,
         learners: int = 1,
     ) -> None:
-        """Connects to `servers`, and sets `parameters` to what they have; where they have none, to those of rank 0.
+        """Connects to `servers`, and sets `parameters` to what they have; where they have none, to those of the
+        first rank that is not done.
 
         `gradients`: the type in which gradients are sent (float16), if not the parameters'. Where learners send their
         parameters (modes easgd and average) it is `every` that many steps; one that goes on from a `state()` keeps its

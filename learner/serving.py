@@ -181,7 +181,7 @@ class _World:
             raise RefusedError("it says what it should not")
         elif what == SENDS and not learner.waits:
             self._updates.begin(learner)
-        elif what == SETS and learner.waits and learner.rank == 0:
+        elif what == SETS and learner.waits and learner.rank == self._job.world.first:
             learner.what = SETS
             learner.line.want([as_bytes(self._updates.solver.values)])
         elif what == SAVES and not learner.waits:
@@ -212,7 +212,7 @@ class _World:
         learner.next_head()
         if not self._empty:
             self._give(learner)
-        elif learner.rank == 0:
+        elif learner.rank == self._job.world.first:
             learner.line.put([head(EMPTY)])
 
     def _has_values(self) -> None:

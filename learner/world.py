@@ -12,7 +12,8 @@ Address = Tuple[str, int]
 class World:
     """Who trains together, and from where on. `key` is known to its members alone.
 
-    `step`: the one that all go on from, -1 for the beginning; None: everyone from the last one of its own.
+    `step`: the one that all go on from, -1 for the beginning; None: everyone from the last one of its own. `first`: the
+    lowest rank that is not done, which gives parameters to servers that have none.
     """
 
     generation: int = 0
@@ -23,6 +24,7 @@ class World:
     servers: Tuple[Address, ...] = ()
     mode: str = ""  # of the parameter servers
     step: Optional[int] = None
+    first: int = 0
 
     @property
     def alone(self) -> bool:
@@ -41,6 +43,7 @@ class World:
             servers=_addresses(message.get("servers")),
             mode=message.get("mode") or "",
             step=message.get("step"),
+            first=message.get("first") or 0,
         )
 
 

@@ -211,7 +211,7 @@ class Coordinator:
         elif kind == contract.DONE and self.worlds.lockstep and not self.over:
             yield from self._finished(member, message, now)
         elif kind == contract.DONE:
-            yield from self._done(member, conn, now)
+            yield from self._done(member, message, conn, now)
         elif kind == contract.FAILED:
             if self.state.completed or (self.state.ended and member.index not in self.state.failed):
                 yield from self._dismiss(member)
@@ -239,13 +239,17 @@ class Coordinator:
                 yield Send(one.conn, {"type": contract.RELEASED})
         yield from self._complete(now)
 
-    def _done(self, member: Member, conn: int, now: float) -> Effects:
+    def _done(self, member: Member, message: Message, conn: int, now: float) -> Effects:
         if member.index not in self.state.done:
             yield recorded(self.state, {"kind": "done", "index": member.index})
         yield from self._settle(now)
         member.leaving = True
         yield Send(conn, {"type": contract.RELEASED})
         yield from self._complete(now)
+        missed = message.get("generation", self.state.generation) != self.state.generation
+        if missed and not self.over and self.worlds.first == member.index:
+            yield from self.worlds.end()  # it does not know of this one, where servers may wait for what it has
+            yield from self._form()
 
     def _settle(self, now: float) -> Effects:
         """Decides whether those that are done complete the job."""

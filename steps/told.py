@@ -7,7 +7,7 @@ from .channel import Message
 from .identity import Identity
 from .program import no_worlds
 
-_WORLD = ("generation", "rank", "size", "addresses", "servers", "mode", "key", "step", "common")
+_WORLD = ("generation", "rank", "size", "addresses", "servers", "mode", "key", "step", "common", "first")
 
 
 def whole(world: Message) -> Message:

@@ -27,13 +27,15 @@ FAILURE_HELD = 3.0  # seconds that a failure in a world waits for the loss of an
 
 
 class Worlds:
-    """The worlds of a job. `formed`: one is on. `finished`: who has done all its work in it."""
+    """The worlds of a job. `formed`: one is on. `finished`: who has done all its work in it. `first`: the lowest rank in
+    it that had not."""
 
     def __init__(
         self, spec: contract.JobSpec, job_id: str, token: str, state: State, members: Mapping[int, Member]
     ) -> None:
         self.formed = False
         self.finished: set[int] = set()
+        self.first = 0
         self.together = spec.distribution != "none"
         self.lockstep = spec.lockstep
         self._broken = False  # the learners were told that the last world is over
@@ -79,6 +81,8 @@ class Worlds:
             begins = self.common if self.lockstep else -1
             yield recorded(self._state, {"kind": "world", "generation": self._state.generation + 1, "step": begins})
         self._spared = self.common
+        going = [member.index for member in present if member.learns and not member.finished]
+        self.first = 0 if self.lockstep else min(going, default=0)
         for member in present:
             if member.conn is not None:
                 yield Send(member.conn, self.message(member))
@@ -147,6 +151,7 @@ class Worlds:
                 "mode": self._spec.mode,
                 "step": self._state.step if self.lockstep else None,
                 "common": self._spared if self.lockstep else None,
+                "first": self.first,
             }
         if self.lockstep:
             needed = self.needed

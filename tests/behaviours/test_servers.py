@@ -128,6 +128,22 @@ def test_learners_on_their_own_clocks_do_not_disturb_each_other(user: User, mode
     assert loss(user, job) < 0.05
 
 
+def test_a_server_is_lost_before_it_has_saved_anything(user: User) -> None:
+    """Learner 1 is done already: it is learner 2 that gives the new server what to begin with."""
+    distribution = {"kind": "parameter-server", "servers": 2, "cpus": 0.1, "mode": "async"}
+    command = 'if [ "$LEARNER_ID" = 1 ]; then unset GATED; fi; python train.py'
+    framework = {"name": "numpy", "version": "2", "command": command}
+    about = {"learners": 2, "cpus": 0.2, "framework": framework, "checkpoint": {"interval": "10m"}, "env": GATED}
+    job = user.train(worlds.world(user, distribution, **about))
+    user.until_step(job, 100)
+    user.wait_for(lambda: len(user.pids("learner")) == 1, "learner 1 to be done")
+    assert user.kill("server")
+    user.wait_for(lambda: generations(user, job, 2) == 2, "the next world")
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert loss(user, job, 2) < 0.05
+
+
 def test_averaged_models_are_one_in_the_end(user: User) -> None:
     """Each learner's own momentum is in its checkpoints: a halt changes nothing."""
     results: list[Any] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -492,6 +493,20 @@ def model_after(job: Job, rank: int = 1) -> list[float]:
     own = np.full(5, 77.0)
     job.learner(rank, own).close()
     return list(own)
+
+
+def test_who_is_not_done_gives_parameters_to_servers_that_have_none(job: Begin) -> None:
+    """Learner 1 is done, and a server is lost before it has saved anything: nobody waits for learner 1."""
+    two = job(2, 2, "async", step=None)
+    two.learner(0, np.zeros(5)).close()
+    two.halt()
+    for agent in two.agents:
+        shutil.rmtree(agent.world["checkpoint_dir"])
+        agent.world["first"] = 1
+    two.begin_again()
+    own = np.full(5, 7.0)
+    two.learner(1, own).step(np.full(5, -1.0))
+    assert list(own) == [8.0] * 5
 
 
 @pytest.mark.parametrize("mode", ["async", "easgd"])

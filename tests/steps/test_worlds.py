@@ -478,6 +478,29 @@ def test_a_learner_on_its_own_clock_may_be_done_before_the_others() -> None:
     assert sent(effects, 3) == ["complete"]
 
 
+def test_who_gives_parameters_to_a_server_that_has_none_still_works() -> None:
+    """A server is lost before anything of it was saved, and learner 1 is done and will not come again."""
+    job = begun_with_a_server("async")
+    job.message(1, {"type": "done", "generation": 1}, 1.0)
+    job.disconnected(3, 2.0)
+    job.tick(13.0)
+    effects = job.message(4, serve(0, attempt=1), 14.0)
+    assert world(effects, 4)["first"] == world(effects, 2)["first"] == 1
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["nobody yet", "this helper"])
+def test_who_gives_parameters_does_not_end_without_anyone_to_do_so(told: bool) -> None:
+    """Learner 1's work was over when its world was: what it says of it may come before or after the next world."""
+    job = begun_with_a_server("async")
+    if told:
+        job.message(1, {"type": "heartbeat", "running": False, "finished": True}, 1.0)
+    job.message(3, {"type": "restarted"}, 2.0)
+    assert job.worlds.first == int(told)
+    effects = job.message(1, {"type": "done", "generation": 1}, 3.0)
+    assert job.worlds.first == 1
+    assert sent(effects, 3) == ([] if told else ["break", "world"])
+
+
 def test_a_server_that_fails_ends_the_job_and_is_named() -> None:
     job = begun_with_a_server("sync")
     effects = job.message(3, {"type": "failed", "reason": "out-of-memory", "code": 1, "limit": 1 << 30}, 1.0)
