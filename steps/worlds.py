@@ -27,8 +27,8 @@ FAILURE_HELD = 3.0  # seconds that a failure in a world waits for the loss of an
 
 
 class Worlds:
-    """The worlds of a job. `formed`: one is on. `finished`: who has done all its work in it. `first`: the lowest rank in
-    it that had not."""
+    """The worlds of a job. `formed`: one is on. `finished`: who has done all its work in it. `first`: the
+    lowest rank in it that had not."""
 
     def __init__(
         self, spec: contract.JobSpec, job_id: str, token: str, state: State, members: Mapping[int, Member]
