@@ -11,8 +11,9 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,6 +59,36 @@ def test_sums_are_exact_to_the_bit(shared_memory: bool) -> None:
     for size in (1, 2, 3, 4):
         wanted = [zlib.crc32(in_order(list(one)).tobytes()) for one in zip(*map(inputs, range(size)), strict=True)]
         assert Learners(size, body, shared_memory).results() == dict.fromkeys(range(size), wanted)
+
+
+@WAYS
+def test_many_that_are_on_their_way_are_as_if_each_had_been_waited_for(shared_memory: bool) -> None:
+    """Also those of one array, and of parts of it: the second has what the first has found."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+
+    def calls(overlay: Overlay, begin: Callable[[np.ndarray, str], Any]) -> list[int]:
+        dice, own = random.Random(seed), np.random.default_rng([seed, overlay.rank])
+        arrays, under_way = [own.standard_normal((900, 300)) for _ in range(4)], []
+        for _ in range(300):
+            columns = slice(0, dice.choice([0, 1, 150, 300]), dice.choice([1, 1, 2]))
+            under_way.append(begin(dice.choice(arrays)[dice.randrange(900) :, columns], dice.choice(["mean", "max"])))
+            if dice.random() < 0.05:
+                overlay.barrier()
+        for one in under_way:
+            one.wait()
+        return [zlib.crc32(one.tobytes()) for one in arrays]
+
+    def body(overlay: Overlay) -> bool:
+        def waited(array: np.ndarray, operation: str) -> Any:
+            pending = overlay.all_reduce_async(array, operation)
+            pending.wait()
+            return pending
+
+        return calls(overlay, overlay.all_reduce_async) == calls(overlay, waited)
+
+    for size in (2, 3):
+        assert Learners(size, body, shared_memory).results() == dict.fromkeys(range(size), True)
 
 
 @WAYS
