@@ -89,3 +89,6 @@ class Job:
             agent.go_away()
         for door in self.doors:
             door.close()
+
+
+Begin = Callable[..., Job]
