@@ -109,7 +109,8 @@ def app(ctx: click.Context) -> None:
     """Deep-learning training jobs, each one Argo Workflow, on this machine or a cluster.
 
     Jobs are named by id, by any unambiguous beginning of it (with or without `training-`), by the job's name, or as
-    @latest. Of several jobs with one name the newest is meant; by halt, resume and stop, the only one not at its end.
+    @latest. Of several jobs with one name the newest is meant; by halt, resume and stop, the only one not at its end;
+    by delete, none.
     """
 
 
@@ -120,8 +121,11 @@ app.epilog = "First steps:  ffdl init hello && ffdl train hello/manifest.yml --f
 def run(arguments: list[str] | None = None) -> int:
     """Runs `ffdl` and returns its exit code: 0 fine, 1 job failed, 2 bad input, 3 halted, 4 engine, 130 interrupted."""
     settings = Settings()
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it is closed
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (to the end)
+        elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         result = app.main(arguments, prog_name="ffdl", standalone_mode=False, obj=settings)
@@ -175,7 +179,7 @@ def _words(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, OSError) and error.filename is not None:
         return [f"{os.fsdecode(error.filename)}: {error.strerror}"], BAD_INPUT
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ["the disk is full; make room where FFDL_HOME is (`ffdl delete` does)"], UNAVAILABLE
+        return ["no room is left, where FFDL_HOME is (`ffdl delete` makes some) or where this output goes"], UNAVAILABLE
     if isinstance(error, ValueError) and type(error) is not ValueError:
         return [_one_line(str(error))], BAD_INPUT
     return [f"{type(error).__name__}: {_one_line(str(error))} (a fault of ffdl's own; -v shows where)"], UNAVAILABLE

@@ -33,8 +33,22 @@ def stay(job_id: str, follow: Callable[[], int]) -> int:
 
 def follow_logs(engine: Engine, job_id: str) -> int:
     """Prints the learners' lines as they come, then says how the job ended."""
+    until_begun(engine, job_id)
     print_lines(engine.logs(job_id, follow=True), prefixed=several(engine.status(job_id)), flush=True)
     return wait_and_tell(engine, job_id)
+
+
+def until_begun(engine: Engine, job_id: str) -> None:
+    """Says on stderr what the job waits for, as long as it has not begun."""
+    from ..engines.status import NOT_STARTED, PENDING, QUEUED
+
+    said = ""
+    for status in engine.watch(job_id):
+        if status.state not in (NOT_STARTED, QUEUED, PENDING):
+            return
+        if status.reason and status.reason != said:
+            said = status.reason
+            tell(f"{time.strftime('%H:%M:%S')}  {status.state}: {said}")
 
 
 def several(status: JobStatus) -> bool:
@@ -42,14 +56,12 @@ def several(status: JobStatus) -> bool:
     return status.learners != 1
 
 
-def print_lines(lines: Iterable[LogLine], prefixed: bool, flush: bool, of: str | None = None) -> None:
-    """Prints lines as they come; `of` is whose lines need no prefix, because it was asked for by name."""
+def print_lines(lines: Iterable[LogLine], prefixed: bool, flush: bool, of: str | None = None) -> int:
+    """Prints lines as they come, and returns how many; `of` is whose need no prefix: it was asked for by name."""
     printer = LinePrinter(prefixed, of=of)
-    if flush:
-        for line in lines:
-            printer.lines([line])
-    else:
-        printer.lines(lines, flush=False)
+    if not flush:
+        return printer.lines(lines, flush=False)
+    return sum(printer.lines([line]) for line in lines)
 
 
 class LinePrinter:
@@ -60,9 +72,11 @@ class LinePrinter:
         self._coloured = on_terminal(self._stream) and text.coloured() is None
         self._prefixes: dict[str, str] = {}
 
-    def lines(self, lines: Iterable[LogLine], flush: bool = True) -> None:
-        write = self._stream.write
+    def lines(self, lines: Iterable[LogLine], flush: bool = True) -> int:
+        """How many there were."""
+        write, count = self._stream.write, 0
         for line in lines:
+            count += 1
             if not self._prefixed or line.source == self._of:
                 write(f"{self._indent}{line.text}\n")
                 continue
@@ -73,6 +87,7 @@ class LinePrinter:
             write(f"{self._prefixes[line.source]} | {line.text}\n")
         if flush:
             self._stream.flush()
+        return count
 
 
 def wait_and_tell(engine: Engine, job_id: str, timeout: float | None = None) -> int:

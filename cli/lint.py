@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from .settings import Settings, Verb, output_option, tell
 
 if TYPE_CHECKING:
     from ..engines.lint import Finding
+    from ..workflows.objects import Object
 
 
 @click.command(
@@ -63,7 +64,7 @@ def _findings(settings: Settings, places: tuple[Path, ...]) -> Iterator[Finding]
     """Of manifests and of what can't be read, file by file; then of Workflows, which may use each other."""
     from ..engines.lint import INVALID, WARNING, Finding, findings
     from ..workflows.errors import ManifestError, Problem
-    from ..workflows.objects import Object, holds_objects, read
+    from ..workflows.objects import holds_objects, read
     from .submit import read_job
     from .workflow_files import contents, files_in, shown
 
@@ -72,7 +73,9 @@ def _findings(settings: Settings, places: tuple[Path, ...]) -> Iterator[Finding]
         data = contents(file)
         try:
             if holds_objects(data):
-                objects += read(data, shown(file))
+                found = read(data, shown(file))
+                objects += found
+                yield from _unknown(found, file in places)
             elif file in places or file.stem == "manifest":
                 job, _ = read_job(settings, file)
                 if job.warning:
@@ -80,3 +83,20 @@ def _findings(settings: Settings, places: tuple[Path, ...]) -> Iterator[Finding]
         except ManifestError as error:
             yield from (Finding(INVALID, problem) for problem in error.problems)
     yield from findings(objects)
+
+
+def _unknown(objects: Sequence[Object], named: bool) -> Iterator[Finding]:
+    """Objects of no kind that is looked at: a misspelt one, and where a file was named, any."""
+    from difflib import get_close_matches
+
+    from ..engines.lint import INVALID, WARNING, Finding
+    from ..workflows.submission import KINDS
+
+    for each in objects:
+        if each.kind in KINDS:
+            continue
+        near = get_close_matches(each.kind, KINDS, n=1, cutoff=0.8)
+        if near and str(each.value.get("apiVersion", "")).startswith("argoproj.io/"):
+            yield Finding(INVALID, each.problem(f"kind {each.kind} does not exist; write {near[0]}", "kind"))
+        elif named:
+            yield Finding(WARNING, each.problem(f"is not looked at: kind {each.kind} is none that runs here", "kind"))

@@ -50,7 +50,7 @@ def command(settings: Settings, every: bool, watch: bool, states: tuple[str, ...
     if output == "table":
         if jobs:
             write_lines(listing(jobs, time.time(), text.terminal_width() if on_terminal(sys.stdout) else None))
-        _say_hidden(len(jobs), hidden)
+        _say_hidden(len(jobs), hidden, states)
     elif output == "name":
         click.echo("".join(f"{job.id}\n" for job in jobs), nl=False)
     else:
@@ -66,9 +66,11 @@ def _chosen(jobs: Sequence[JobStatus], every: bool, states: tuple[str, ...], now
     return shown, len(jobs) - len(shown)
 
 
-def _say_hidden(shown: int, hidden: int) -> None:
+def _say_hidden(shown: int, hidden: int, states: tuple[str, ...]) -> None:
     if hidden:
         tell(f"{text.plural(hidden, 'job')} that ended more than a day ago not shown; -a shows all")
+    elif not shown and states:
+        tell(f"no job is {' or '.join(states)}; `ffdl list -a` shows all")
     elif not shown:
         tell("no jobs; `ffdl init NAME` makes one to try")
 

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from .settings import Settings, Verb, job_argument, seconds
+from .settings import Settings, Verb, job_argument, seconds, tell
 
 
 @click.command(
@@ -43,7 +43,7 @@ def command(
 
     With -f the exit code is the job's: 0 COMPLETED, 1 FAILED, 3 HALTED.
     """
-    from .following import print_lines, several, stay, wait_and_tell
+    from .following import print_lines, several, stay, until_begun, wait_and_tell
 
     if learner is not None and step is not None:
         raise click.UsageError("--learner and --step exclude each other")
@@ -54,6 +54,8 @@ def command(
         raise click.ClickException(f"{found} has no learner {learner}; there are {learners}")
 
     def read() -> int:
+        if follow:
+            until_begun(engine, found)
         lines = engine.logs(
             found,
             learner=learner,
@@ -63,7 +65,10 @@ def command(
             tail=tail,
             since=None if since is None else time.time() - since,
         )
-        print_lines(lines, prefixed=several(status) and learner is None, flush=follow, of=step)
+        printed = print_lines(lines, prefixed=several(status) and learner is None, flush=follow, of=step)
+        if not printed and (step is not None or attempt is not None):
+            steps = ", ".join(node.name for node in status.nodes) or "none yet"
+            tell(f"no line is of that step or attempt; steps of {found} are {steps}")
         return wait_and_tell(engine, found) if follow else 0
 
     return stay(found, read) if follow else read()

@@ -22,6 +22,7 @@ def read_manifest(
 ) -> tuple[Manifest, bytes]:
     """The manifest in `file` with `KEY=VALUE` overrides, and its text. Raises ManifestError, OSError."""
     from ..workflows.manifest import load
+    from ..workflows.objects import holds_objects
 
     for override in overrides:
         if not override.partition("=")[1]:
@@ -31,6 +32,8 @@ def read_manifest(
         raise click.ClickException(f"{file} is a folder; name the manifest in it, like {file / 'manifest.yml'}")
     with open(file, "rb") as stream:
         text = stream.read(MOST_OF_A_MANIFEST)
+    if holds_objects(text):
+        raise click.ClickException(f"{file} is no manifest, but a Kubernetes object; `ffdl run` takes a Workflow")
     return load(text, str(file), values, settings.catalogue()), text
 
 

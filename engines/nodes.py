@@ -21,6 +21,12 @@ def is_training_job(workflow: Mapping[str, Any]) -> bool:
     return contract.ANNOTATION_SUMMARY in ((workflow.get("metadata") or {}).get("annotations") or {})
 
 
+def is_being_stopped(workflow: Mapping[str, Any]) -> bool:
+    """Whether its end was asked for."""
+    annotations = (workflow.get("metadata") or {}).get("annotations") or {}
+    return contract.ANNOTATION_STOP in annotations or bool((workflow.get("spec") or {}).get("shutdown"))
+
+
 class NodeStatus(NamedTuple):
     """A step or a learner, over all of its attempts. Times in unix seconds.
 

@@ -113,6 +113,7 @@ def job_status(
     state, waiting_for = _state(status, nodes, suspended, released, pods_gone)
     failed = failure(workflow, nodes, summary) if state == FAILED else Failure()
     progress = _progress(report or {}, nodes, now)
+    halting = suspended and state not in (*TERMINAL, HALTED, NOT_STARTED)
     return JobStatus(
         id=metadata.get("name", ""),
         state=state,
@@ -124,7 +125,7 @@ def job_status(
         cpus=summary.get("cpus"),
         gpus=summary.get("gpus", 0),
         memory=summary.get("memory"),
-        reason=failed.reason or _waiting_reason(state, waiting_for, annotations, report or {}),
+        reason=failed.reason or _waiting_reason(state, waiting_for, annotations, halting, report or {}),
         warning=str(summary.get("warning", "")),
         error_code=failed.code,
         exit_code=failed.exit_code,
@@ -137,7 +138,7 @@ def job_status(
         submitted=unix_time(metadata.get("creationTimestamp")),
         started=unix_time(status.get("startedAt")),
         finished=unix_time(status.get("finishedAt")) if state in TERMINAL else None,
-        halting=suspended and state not in (*TERMINAL, HALTED, NOT_STARTED),
+        halting=halting,
         nodes=tuple(nodes),
     )
 
@@ -233,9 +234,13 @@ def _pending_words(node: NodeStatus) -> str:
     return f"{words(node)} starts again after: {node.message.removeprefix('main: ')}"
 
 
-def _waiting_reason(state: str, waiting_for: str, annotations: Mapping[str, str], report: Mapping[str, Any]) -> str:
+def _waiting_reason(
+    state: str, waiting_for: str, annotations: Mapping[str, str], halting: bool, report: Mapping[str, Any]
+) -> str:
     if contract.ANNOTATION_STOP in annotations and state not in TERMINAL:
         return "is being stopped"
+    if halting:
+        return "is halting"
     said = str(report.get("message") or "")
     if state == PROCESSING and said.startswith("waiting"):
         return one_line(said)

@@ -62,7 +62,10 @@ _FFDL_NAMES = re.compile(
 
 
 def _gpus(node: Scalar) -> float:
-    gpus = quantities.number(node.text, 1e4)
+    try:
+        gpus = quantities.number(node.text, 1e4)
+    except ValueError:
+        return float(quantities.whole(node.text, most=10**4))  # raises, in words of whole ones
     if gpus != int(gpus):
         raise ValueError(f"is {shown(node.text)}, and a GPU is not shared; write {int(gpus)} or {int(gpus) + 1}")
     return gpus

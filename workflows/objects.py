@@ -191,7 +191,8 @@ class _Reader:
             return
         assert isinstance(root, yaml.MappingNode)
         if not isinstance(value.get("kind"), str):
-            self._report.fail(self._place(root), "has no kind; write what it is, like kind: Workflow")
+            words = "is a training job's manifest; `ffdl train` takes it" if "framework" in value else ""
+            self._report.fail(self._place(root), words or "has no kind; write what it is, like kind: Workflow")
         metadata = _step(root, "metadata")
         if metadata is not None and not isinstance(value["metadata"], dict):
             self._report.fail(self._place(metadata[1]), "metadata should be a map; write metadata: {name: NAME}")

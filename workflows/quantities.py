@@ -116,7 +116,9 @@ def whole(text: str, least: int = 0, most: int = 10**6) -> int:
     """A whole number from `least` to `most`; `2.0` counts as one."""
     match = _WHOLE.fullmatch(text)
     if not match:
-        raise ValueError(f"is {shown(text)}, not a whole number; write a number such as {max(least, 1)}")
+        raise ValueError(
+            f"is {shown(text)}, not a whole number of {least} or more; write a number such as {max(least, 1)}"
+        )
     value = int(match[1])
     if not least <= value <= most:
         raise ValueError(f"is {shown(text)}, too {'little' if value < least else 'much'}; write {least} to {most}")

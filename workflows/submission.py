@@ -19,6 +19,7 @@ WORKFLOW, CRON_WORKFLOW = "Workflow", "CronWorkflow"
 TEMPLATES = ("WorkflowTemplate", "ClusterWorkflowTemplate")
 RUNNABLE = (WORKFLOW, CRON_WORKFLOW, *TEMPLATES)
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
+KINDS = (*RUNNABLE, CONFIG_MAP, SECRET)
 API_VERSION = "argoproj.io/v1alpha1"
 _REFERENCE = re.compile(r"workflow\.parameters\.([-\w]+)")
 
@@ -69,8 +70,7 @@ def submission(objects: Sequence[Object], beside: Sequence[Object] = (), place: 
     config_maps = {each.name: config_map(each) for each in others if each.kind == CONFIG_MAP}
     secrets = {each.name: secret(each) for each in others if each.kind == SECRET}
     templates = [each for each in others if each.kind in TEMPLATES]
-    known = (*RUNNABLE, CONFIG_MAP, SECRET)
-    left_out = [each for each in others if each.kind not in known]
+    left_out = [each for each in others if each.kind not in KINDS]
     workflow = Library([each.value for each in templates]).joined(as_workflow(source))
     return Submission(workflow, source, config_maps, secrets, templates, left_out)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
 from ..base import EngineError, Event, LogLine, NoSuchJob, Refused, Selection
+from ..nodes import is_being_stopped
 from ..status import HALTED, NOT_STARTED, JobStatus, job_status
 from . import deletion, objects, records
 from .access import CONFIG_MAPS, PODS, SECRETS, WORKFLOWS, Api, Object
@@ -264,6 +265,8 @@ class ArgoEngine:
             phase = workflow["status"]["phase"]
             ended = "COMPLETED" if phase == "Succeeded" else "FAILED"
             raise Refused(f"{name} is {ended}: there is nothing to {verb}; `ffdl resubmit {name}` runs it again")
+        if verb != "stop" and is_being_stopped(workflow):
+            raise Refused(f"{name} is being stopped: there is nothing to {verb}")
 
     def resubmit(self, job_id: str, new_id: str) -> None:
         from .submission import submit

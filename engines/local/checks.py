@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -49,16 +50,18 @@ def _framework(workflow: Mapping[str, Any], python: str) -> Iterator[str]:
 
     summary = json.loads(workflow["metadata"]["annotations"][contract.ANNOTATION_SUMMARY])
     module, install = _needs(summary)
-    if not module:
+    if not module and python == sys.executable:
         return
 
-    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    look = "import importlib.util, sys; print(importlib.util.find_spec(sys.argv[1]) is not None)"
     try:
-        found = subprocess.run([python, "-c", look, module], capture_output=True).returncode == 0
+        found = subprocess.run([python, "-c", look, module or "sys"], capture_output=True).stdout.split()
     except OSError as error:
         yield f"{python} can't be run: {error.strerror}; name a Python with --python"
         return
-    if not found:
+    if found not in ([b"True"], [b"False"]):
+        yield f"{python} is no Python; name one with --python"
+    elif found == [b"False"]:
         get = f"get it there with `{install}`, or " if install else ""
         lack = f"{python} has no {module}, which {summary['framework']} jobs import"
         yield f"{lack}; {get}name a Python that has it with --python"

@@ -32,14 +32,13 @@ def examine(home: Path | None, python: str) -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
+    from ..base import EngineError
     from .leases import MACHINE_ENV, Capacity
 
     try:
         machine = Capacity.of_this_machine()
-    except ValueError as error:
-        yield Finding(
-            "machine", PROBLEM, f"{MACHINE_ENV}: {error}".replace(f"{MACHINE_ENV}: {MACHINE_ENV}", MACHINE_ENV)
-        )
+    except EngineError as error:
+        yield Finding("machine", PROBLEM, str(error))
         return
     said = " (as FFDL_MACHINE says)" if os.environ.get(MACHINE_ENV) else ""
     amounts = f"{machine.cpus:g} CPUs, {memory_words(machine.memory)} of memory and {len(machine.gpus)} GPUs"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...learner import contract
 from ..base import Damaged, EngineError, Event, LogLine, NoSuchJob, Refused, Selection
-from ..nodes import is_training_job
+from ..nodes import is_being_stopped, is_training_job
 from ..status import FAILED, HALTED, TRAINING_JOB, JobStatus, job_status
 from ..status import TERMINAL as TERMINAL_STATES
 from ..tree import node_path
@@ -351,6 +351,8 @@ def _refuse_finished(workflow: dict[str, Any], verb: str) -> None:
         name = workflow["metadata"]["name"]
         ended = "COMPLETED" if phase == "Succeeded" else "FAILED"
         raise Refused(f"{name} is {ended}: there is nothing to {verb}; `ffdl resubmit {name}` runs it again")
+    if verb != "stop" and is_being_stopped(workflow):
+        raise Refused(f"{workflow['metadata']['name']} is being stopped: there is nothing to {verb}")
 
 
 def _rests(job: Job, status: JobStatus) -> bool:

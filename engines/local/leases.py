@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..base import Damaged
+from ..base import Damaged, EngineError
 from ..nodes import is_training_job
 from .state import Home, Job, locked, read_json, write_json
 
@@ -128,14 +128,18 @@ class Capacity:
         gpus = [int(name[6:]) for name in os.listdir("/dev") if re.fullmatch(r"nvidia[0-9]+", name)]
         for part in filter(None, os.environ.get(MACHINE_ENV, "").split(",")):
             name, _, value = part.partition("=")
-            if name == "cpus":
-                cpus = float(value)
-            elif name == "memory":
-                memory = int(quantity(value.removesuffix("B")))
-            elif name == "gpus":
-                gpus = list(range(int(value)))
-            else:
-                raise ValueError(f"{MACHINE_ENV}: {part!r} is not one of cpus=N, memory=N, gpus=N")
+            try:
+                if name == "cpus":
+                    cpus = float(value)
+                elif name == "memory":
+                    memory = int(quantity(value.removesuffix("B")))
+                elif name == "gpus":
+                    gpus = list(range(int(value)))
+                else:
+                    raise ValueError
+            except ValueError:
+                words = f"{MACHINE_ENV} says {part!r:.50}; write it like cpus=4,memory=8GiB,gpus=0"
+                raise EngineError(words) from None
         return cls(cpus, memory, sorted(gpus))
 
     def lacks(self, wanted: Demand) -> str:

@@ -105,6 +105,24 @@ def test_templates_of_others_are_looked_for_in_what_is_given(shell):
     assert (10, "unresolved", said) in lint(shell, f"{wrong}---\n{library}")
 
 
+def test_a_kind_that_does_not_exist_is_a_problem_and_another_one_a_warning(shell):
+    """The commonest slip in a file that a pipeline of checks is to stop."""
+    said = "kind Workfow does not exist; write Workflow"
+    assert lint(shell, WORKFLOW.replace("kind: Workflow", "kind: Workfow")) == [(2, "invalid", said)]
+    job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: x}\n"
+    ((line, kind, said),) = lint(shell, job, code=0)
+    assert (line, kind) == (2, "warning")
+    assert "kind Job" in said
+
+
+def test_manifests_and_workflows_are_not_taken_for_one_another(shell):
+    """The wrong verb is told the right one."""
+    shell.ffdl("init", "hello")
+    (shell.folder / "flow.yaml").write_text(WORKFLOW)
+    assert shell.fails("train", "flow.yaml").endswith("`ffdl run` takes a Workflow")
+    assert shell.fails("run", "hello/manifest.yml").endswith("`ffdl train` takes it")
+
+
 def test_manifests_are_linted_by_the_same_verb(shell):
     """Told apart by what is in the file."""
     shell.ffdl("init", "hello")

@@ -1,6 +1,7 @@
 """`ffdl list`, `show` and `status`: readable at a terminal, whole when piped, plain values for scripts."""
 
 import json
+import subprocess
 import time
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from ffdl.cli import text
 from ffdl.cli.list import HEADINGS, listing
 from ffdl.engines.status import JobStatus
+from tests.cli.shell import FFDL
 
 DAY = 86400.0
 
@@ -82,6 +84,12 @@ def test_an_empty_list_is_empty_for_scripts_and_a_hint_for_people(shell):
     done = shell.ffdl("list")
     assert done.stdout == ""
     assert "ffdl init NAME" in done.stderr
+    assert shell.ffdl("list", "--state", "failed").stderr == "no job is FAILED; `ffdl list -a` shows all\n"
+
+
+def test_a_closed_output_is_no_fault(shell):
+    done = subprocess.run(f"{FFDL} list >&-", shell=True, env=shell.env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "no jobs; `ffdl init NAME` makes one to try\n")
 
 
 def test_a_name_cannot_steer_the_terminal(shell):

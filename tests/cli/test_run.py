@@ -108,6 +108,49 @@ def test_lines_of_several_learners_say_whose_they_are(runner):
     assert "has no learner 3" in runner.fails("logs", "@latest", "--learner", "3")
 
 
+def test_a_follower_hears_what_the_job_waits_for(runner):
+    """Else one looks at an empty screen, and the reason stands in a list that one does not see."""
+    runner.env["FFDL_MACHINE"] = "cpus=1"
+    first = runner.ffdl("train", write_job(runner, LONG, name="first", cpus=1)).stdout.split()[-1]
+    follower = runner.start("train", write_job(runner, "echo hello", name="second", cpus=1), "--follow")
+    while "QUEUED: needs 1 CPUs, 0 free" not in (line := follower.stderr.readline()):
+        assert line, "it ended without a word"
+    runner.ffdl("stop", first)
+    said, _ = follower.communicate(timeout=PATIENCE)
+    assert said.splitlines()[-1] == "hello"
+    assert follower.returncode == 0
+
+
+def test_a_job_that_is_being_stopped_is_neither_halted_nor_resumed(runner):
+    """It would be promised that it goes on."""
+    deaf = "trap '' TERM; touch \"$JOB_STATE_DIR/begun\"; " + LONG
+    job = runner.ffdl("train", write_job(runner, deaf, halt_grace="20s")).stdout.split()[-1]
+    deadline = time.monotonic() + PATIENCE
+    while not list((runner.home / "jobs" / job).rglob("begun")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    runner.ffdl("stop", job)
+    for verb in ("halt", "resume"):
+        assert runner.fails(verb, job) == f"{job} is being stopped: there is nothing to {verb}"
+    assert "is being stopped" in runner.ffdl("list").stdout
+
+
+def test_logs_of_what_is_not_there_are_not_taken_for_silence(runner):
+    job = runner.ffdl("train", write_job(runner, "echo hello"), "--wait").stdout.split()[-1]
+    for option in ("--step", "nostep"), ("--attempt", "9"):
+        done = runner.ffdl("logs", job, *option)
+        assert done.stdout == ""
+        assert "no line is of that step or attempt; steps of" in done.stderr
+        assert "learner-1" in done.stderr
+
+
+def test_a_python_that_is_none_is_refused(runner):
+    """Also where the framework needs no module of it."""
+    manifest = write_job(runner, "echo hello")
+    assert runner.fails("train", manifest, "--python", "/nope").startswith("/nope can't be run")
+    assert runner.fails("train", manifest, "--python", "/bin/ls").startswith("/bin/ls is no Python")
+
+
 def test_logs_can_be_narrowed(runner):
     """The last lines, one attempt, another step."""
     job = submit(runner, write_job(runner, "seq 100"))

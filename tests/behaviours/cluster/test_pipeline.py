@@ -88,7 +88,8 @@ def test_a_node_whose_pod_is_lost_finds_its_job_again(user: ClusterUser, grace: 
     remove(user, "lost")
 
 
-def test_stopping_the_pipeline_stops_its_job_and_suspending_it_does_not(user: ClusterUser) -> None:
+@pytest.mark.parametrize("end", ["Stop", "Terminate", "delete"])
+def test_ending_the_pipeline_stops_its_job_and_suspending_it_does_not(user: ClusterUser, end: str) -> None:
     """What runs on GPUs after its pipeline was stopped is paid for and of no use."""
     run(user, "stopped", small("sleep 1000"))
     user.wait_for(lambda: bool(jobs(user)), "the pipeline's job", timeout=60)
@@ -96,9 +97,13 @@ def test_stopping_the_pipeline_stops_its_job_and_suspending_it_does_not(user: Cl
     user.until(job, lambda status: status.state == "PROCESSING")
     user.api.patch("workflows", "stopped", {"spec": {"suspend": True}})
     assert user.engine.status(job).state == "PROCESSING"
-    user.api.patch("workflows", "stopped", {"spec": {"suspend": None, "shutdown": "Stop"}})
+    if end == "delete":
+        remove(user, "stopped")
+    else:
+        user.api.patch("workflows", "stopped", {"spec": {"suspend": None, "shutdown": end}})
     assert user.until_over(job).state == "FAILED"
-    remove(user, "stopped")
+    if end != "delete":
+        remove(user, "stopped")
 
 
 def test_a_failed_job_is_a_failed_node(user: ClusterUser) -> None:
