@@ -119,7 +119,7 @@ def wait_and_tell(engine: Engine, job_id: str, timeout: float | None = None) -> 
 
 def _say_end(status: JobStatus) -> int:
     if status.state == "HALTED":
-        tell(f"{status.id} is HALTED{_at(status)}; `ffdl resume {status.id}` lets it go on")
+        tell(halted(status))
         return HALTED_CODE
     took = ""
     if status.finished is not None and status.submitted is not None:
@@ -131,6 +131,16 @@ def _say_end(status: JobStatus) -> int:
         return FINE
     tell(f"{status.id} FAILED{took}" + (f": {status.reason}" if status.reason else ""))
     return JOB_FAILED
+
+
+def halted(status: JobStatus) -> str:
+    """What to say of a job that is HALTED. What a script saves without our library, nobody knows of."""
+    job_id = status.id
+    begun = any(node.learner and node.started is not None for node in status.nodes)
+    if status.checkpoint is not None or not begun:
+        return f"{job_id} is HALTED{_at(status)}; `ffdl resume {job_id}` lets it go on"
+    unless = "unless its script saves by itself"
+    return f"{job_id} is HALTED{_at(status)}, without a checkpoint: {unless}, `ffdl resume {job_id}` begins anew"
 
 
 def _at(status: JobStatus) -> str:

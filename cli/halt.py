@@ -17,6 +17,8 @@ def command(settings: Settings, job_ids: tuple[str, ...], no_wait: bool, timeout
 
     The job keeps its id and its place; `ffdl resume` lets it go on from there.
     """
+    from .following import halted
+
     engine = settings.engine()
     found = [settings.find(text, "unfinished") for text in job_ids]
     for job_id in found:
@@ -31,9 +33,8 @@ def command(settings: Settings, job_ids: tuple[str, ...], no_wait: bool, timeout
             tell(f"\n{job_id} goes on halting without you; `ffdl status {job_id}` tells when it is HALTED")
             return INTERRUPTED
         status = engine.status(job_id)
-        step = "" if status.step is None else f" at step {status.step}"
-        if status.terminal:
-            tell(f"{job_id} was faster: it is {status.state}")
+        if status.state == "HALTED":
+            tell(halted(status))
         else:
-            tell(f"{job_id} is {status.state}{step}; `ffdl resume {job_id}` lets it go on")
+            tell(f"{job_id} was faster: it is {status.state}")
     return FINE

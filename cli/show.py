@@ -152,7 +152,9 @@ def suggestions(status: JobStatus) -> list[str]:
     if status.kind == WORKFLOW:
         return _of_a_workflow(status)
     if status.state == "HALTED":
-        commands = [("resume", "lets it go on"), ("download --checkpoint", "fetches its last checkpoint")]
+        commands = [("resume", "lets it go on")]
+        if status.checkpoint is not None:
+            commands.append(("download --checkpoint", "fetches its last checkpoint"))
     elif status.state == "COMPLETED":
         commands = [
             ("download", "fetches its results"),

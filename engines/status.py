@@ -33,7 +33,7 @@ FRESH = 30.0  # seconds for which an ETA that has passed still counts
 @dataclass(frozen=True)
 class JobStatus:
     """What is known of a job. Times are unix seconds, `eta` seconds, `progress` 0 to 1; `cpus`, `gpus` and
-    `memory` (bytes) are one learner's.
+    `memory` (bytes) are one learner's. `checkpoint` is the step of the last one that our library has committed.
 
     `reason` is one line: why the job waits or failed; `warning` another: that its image is not what was asked for, or
     out of date. `attempts` is the most any learner has begun (1: the first).
@@ -58,6 +58,7 @@ class JobStatus:
     progress: float | None = None
     step: int | None = None
     of: int | None = None
+    checkpoint: int | None = None
     eta: float | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     attempts: int = 1
@@ -132,6 +133,7 @@ def job_status(
         progress=1.0 if state == COMPLETED else progress.share,
         step=progress.step,
         of=progress.of,
+        checkpoint=progress.checkpoint,
         eta=progress.eta if state == PROCESSING else None,
         metrics=progress.metrics,
         attempts=max((node.attempt for node in learners), default=1),
@@ -249,13 +251,15 @@ def _waiting_reason(
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is: `share` 0 to 1 over all learners; `step` of `of` of the first one; `eta` in seconds."""
+    """How far a job is: `share` 0 to 1 over all learners; `step` of `of` and `checkpoint` of the first one; `eta` in
+    seconds."""
 
     share: float | None = None
     step: int | None = None
     of: int | None = None
     eta: float | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: int | None = None
 
 
 def _progress(report: Mapping[str, Any], nodes: list[NodeStatus], now: float | None) -> Progress:
@@ -268,7 +272,8 @@ def _progress(report: Mapping[str, Any], nodes: list[NodeStatus], now: float | N
     if eta is not None and now is not None:
         age = now - float(report.get("time") or 0.0)
         eta = max(0.0, eta - age) if age < max(FRESH, eta) else None
-    return Progress(share, report.get("step"), report.get("of"), eta, dict(report.get("metrics") or {}))
+    metrics = dict(report.get("metrics") or {})
+    return Progress(share, report.get("step"), report.get("of"), eta, metrics, report.get("checkpoint"))
 
 
 def _share(progress: str | None) -> float | None:

@@ -101,7 +101,8 @@ class Agent:
         self._written.make_readable()
         self._output.close()
         if self._exit == contract.EXIT_AGAIN:
-            self._link.send({"type": contract.HALTED, "step": self._output.step}, time.monotonic())
+            last = {"step": self._output.step, "metrics": self._output.numbers}
+            self._link.send({"type": contract.HALTED, **last}, time.monotonic())
         self._link.drop(time.monotonic())
         return self._exit
 

@@ -17,7 +17,7 @@ from .channel import Message
 from .effects import Annotate, Close, DeletePod, Effect, Effects, Mark, Record, Send, Ship, Stop
 from .hang import Hang
 from .journal import State
-from .members import Member, checkpoints_of, count, is_number, member_of, words
+from .members import Member, checkpoints_of, count, member_of, metrics_of, words
 from .verdict import OUT_OF_MEMORY, judge, size
 from .view import Snapshot
 from .worlds import Worlds, recorded
@@ -187,8 +187,7 @@ class Coordinator:
             step = count(message.get("step"), member.step)
             member.moved = now if step != member.step else member.moved
             member.step, member.of = step, count(message.get("of"), member.of)
-            if isinstance(message.get("metrics"), dict):
-                member.metrics = {name: value for name, value in message["metrics"].items() if is_number(value)}
+            member.metrics = metrics_of(message, member.metrics)
             yield Send(conn, {"type": contract.HEARTBEAT, "epoch": self.epoch})
         elif kind == contract.CHECKPOINTED:
             step = count(message.get("step"), None)
@@ -204,6 +203,7 @@ class Coordinator:
                 yield from self._form()
         elif kind == contract.HALTED:
             member.leaving, member.step = True, count(message.get("step"), member.step)
+            member.metrics = metrics_of(message, member.metrics)
         elif kind == contract.DONE and not member.learns and self.spec.own_servers:
             pass  # its framework has told it that no learner needs it any more; it hears of the job's end
         elif kind == contract.DONE and not member.learns:

@@ -70,6 +70,12 @@ def checkpoints_of(message: Message, otherwise: tuple[tuple[int, int], ...]) -> 
     return tuple((step, generation) for step, generation in pairs if _is_count(step) and _is_count(generation))
 
 
+def metrics_of(message: Message, otherwise: dict[str, float]) -> dict[str, float]:
+    """The numbers in what its sender has measured last."""
+    told = message.get("metrics")
+    return {name: value for name, value in told.items() if is_number(value)} if isinstance(told, dict) else otherwise
+
+
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
 

@@ -121,6 +121,19 @@ def test_a_follower_hears_what_the_job_waits_for(runner):
     assert follower.returncode == 0
 
 
+def test_a_halt_without_a_checkpoint_says_so(runner):
+    """To let it go on is to begin anew: who reads that may wait with the halt the next time."""
+    job = runner.ffdl("train", write_job(runner, LONG)).stdout.split()[-1]
+    follower = runner.start("logs", job, "--follow")
+    assert follower.stdout.readline() == "line 1\n"
+    for verb, code in ("halt", 0), ("wait", 3):
+        assert f"HALTED, without a checkpoint: unless its script saves by itself, `ffdl resume {job}` begins anew" in (
+            runner.ffdl(verb, job, code=code).stderr
+        )
+    assert "--checkpoint" not in runner.ffdl("show", job).stdout
+    follower.communicate(timeout=PATIENCE)
+
+
 def test_a_job_that_is_being_stopped_is_neither_halted_nor_resumed(runner):
     """It would be promised that it goes on."""
     deaf = "trap '' TERM; touch \"$JOB_STATE_DIR/begun\"; " + LONG

@@ -12,6 +12,7 @@ from ffdl.steps import coordinator as module
 from ffdl.steps.coordinator import Coordinator
 from ffdl.steps.effects import Annotate, Close, DeletePod, Effect, Mark, Record, Send, Stop
 from ffdl.steps.journal import State
+from ffdl.steps.report import Pace, report
 from ffdl.steps.view import Snapshot
 
 TOKEN = "secret"
@@ -127,6 +128,17 @@ def test_an_end_is_written_down_before_it_is_told() -> None:
     kinds = [type(effect) for effect in effects]
     assert records(effects) == ["done", "running", "completed"]
     assert kinds.index(Send) > max(i for i, kind in enumerate(kinds) if kind is Record)
+
+
+def test_a_halted_job_shows_its_last_step_with_what_was_measured_there() -> None:
+    job = make()
+    job.message(1, join(0), 1.0)
+    job.message(1, {"type": "heartbeat", "step": 19, "of": 60, "metrics": {"loss": 0.5}}, 2.0)
+    assert report(job, Pace(), 2.0, 0.0)["checkpoint"] is None
+    job.message(1, {"type": "checkpointed", "step": 36}, 2.1)
+    job.message(1, {"type": "halted", "step": 36, "metrics": {"loss": 0.25}}, 2.2)
+    shown = report(job, Pace(), 3.0, 0.0)
+    assert (shown["step"], shown["of"], shown["checkpoint"], shown["metrics"]) == (36, 60, 36, {"loss": 0.25})
 
 
 def test_halt_and_end_race() -> None:
