@@ -29,9 +29,12 @@ def command(settings: Settings, job_id: str, what: str | None, folder: Path | No
     status = engine.status(found)
     if not status.terminal:
         tell(f"Note: {found} is {status.state}; this is what it has stored so far")
+    place = folder or Path(found)
+    if place.exists() and not place.is_dir():
+        raise click.ClickException(f"{place} is no folder; name one, or a new one, with -d")
     if on_terminal(sys.stderr) and hasattr(engine, "on_progress"):
         engine.on_progress = _show
-    click.echo(engine.download(found, what or "results", folder or Path(found)))
+    click.echo(engine.download(found, what or "results", place))
 
 
 def _show(done: int, total: int) -> None:

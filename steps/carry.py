@@ -89,7 +89,7 @@ class Conversation:
             raise StoreError(f"{objects.where} has nothing of {job.id}", permanent=True)
         names = retrieve.wanted(request["what"], list(entries))
         if not names and not request.get("empty"):
-            raise StoreError(f"{objects.where} has no {request['what']} of {job.id}", permanent=True)
+            raise retrieve.missing(objects, request["what"], job)
         files = [[name, entries[name].size, entries[name].tag] for name in names]
         self._answer({"files": files, "where": objects.where})
 

@@ -35,6 +35,12 @@ def wanted(what: str, names: list[str]) -> list[str]:
     return names
 
 
+def missing(objects: Objects, what: str, job: step.Job) -> StoreError:
+    """Why there is nothing to fetch."""
+    why = ": its script has written nothing into RESULT_DIR" if what == "trainedmodel" else ""
+    return StoreError(f"{objects.where} has no {what} of {job.id}{why}", permanent=True)
+
+
 def _last_checkpoints(names: list[str]) -> list[str]:
     """Of each learner's committed steps the last, and what lies in none: a script's own files."""
     last: dict[str, int] = {}
@@ -66,7 +72,7 @@ def retrieve(stop: Stop, what: str, folder: str) -> None:
     entries = {entry.key.removeprefix(prefix): entry for entry in _stored(objects, job, patience)}
     names = wanted(what, list(entries))
     if not names:
-        raise StoreError(f"{objects.where} has no {what} of {job.id}", permanent=True)
+        raise missing(objects, what, job)
     strip = prefix + (CHECKPOINTS if what == "checkpoint" else "")
     os.makedirs(folder, exist_ok=True)
     notes = f"{folder}/{NOTES_OF_ARRIVAL}"

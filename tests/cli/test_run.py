@@ -157,6 +157,14 @@ def test_logs_of_what_is_not_there_are_not_taken_for_silence(runner):
         assert "learner-1" in done.stderr
 
 
+def test_what_can_not_be_fetched_is_told_why(runner):
+    job = runner.ffdl("train", write_job(runner, "echo hello"), "--wait").stdout.split()[-1]
+    why = runner.fails("download", job, "--trainedmodel", code=4)
+    assert why.endswith(f"no trainedmodel of {job}: its script has written nothing into RESULT_DIR")
+    (runner.folder / "file").touch()
+    assert runner.fails("download", job, "-d", "file") == "file is no folder; name one, or a new one, with -d"
+
+
 def test_a_python_that_is_none_is_refused(runner):
     """Also where the framework needs no module of it."""
     manifest = write_job(runner, "echo hello")
