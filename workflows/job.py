@@ -337,7 +337,7 @@ class _Resolver:
                 [
                     Problem(
                         self._file,
-                        1,
+                        0,
                         f"{where} says ${{{name}}}, which is not set in your environment; export {name} first",
                     )
                     for name, where in self._missing.items()
