@@ -13,8 +13,8 @@ what else uses them, which is measured by waiting as long.
 computing is waiting, as for a GPU. `link`: the same, but computing is products of NumPy matrices, all the core can do:
 what communication takes of it, the kernel's part and the links' own as well, comes on top, however they overlap.
 `tcp` and `shared`: products, between learners of one machine, where the processors move the bytes themselves: two
-learners on two cores leave none for it, so that there is next to nothing to be won. Exits with 1 where `gpu` is above
-1.15 times the longer one, or `link` above 1.15 times the least.
+learners on two cores leave none for it, so that there is next to nothing to be won. Exits with 1 where `gpu` or `link`
+is above 1.15 times the longer one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> int:
         shown = [f"{1000 * middle[name]:.1f} {middle[name + ' busy']:5.0%}" for name in ("computing", "communication")]
         longer = [run["together"] / max(run["computing"], run["communication"]) for run in runs]
         least = [run["together"] / at_least(run, options.buckets) for run in runs]
-        short = way in LINKED and statistics.median(longer if way == "gpu" else least) > LIMIT
+        short = way in LINKED and statistics.median(longer) > LIMIT
         missed |= short
         ratios = [f"{statistics.median(one):.2f} ({min(one):.2f} - {max(one):.2f})" for one in (longer, least)]
         mark = f"   above {LIMIT}" if short else ""

@@ -124,7 +124,7 @@ def run(arguments: list[str] | None = None) -> int:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # it is closed
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (to the end)
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (it stays open)
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -179,7 +179,7 @@ def _words(error: Exception) -> tuple[list[str], int]:
     if isinstance(error, OSError) and error.filename is not None:
         return [f"{os.fsdecode(error.filename)}: {error.strerror}"], BAD_INPUT
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ["no room is left, where FFDL_HOME is (`ffdl delete` makes some) or where this output goes"], UNAVAILABLE
+        return ["the disk is full: where FFDL_HOME is (`ffdl delete` helps), or where this output goes"], UNAVAILABLE
     if isinstance(error, ValueError) and type(error) is not ValueError:
         return [_one_line(str(error))], BAD_INPUT
     return [f"{type(error).__name__}: {_one_line(str(error))} (a fault of ffdl's own; -v shows where)"], UNAVAILABLE

@@ -48,7 +48,7 @@ def until_begun(engine: Engine, job_id: str) -> None:
             return
         if status.reason and status.reason != said:
             said = status.reason
-            tell(f"{time.strftime('%H:%M:%S')}  {status.state}: {said}")
+            _tell_state(status)
 
 
 def several(status: JobStatus) -> bool:
@@ -108,13 +108,17 @@ def wait_and_tell(engine: Engine, job_id: str, timeout: float | None = None) -> 
         if (status.state, status.reason) != said:
             said = (status.state, status.reason)
             line.clear()
-            tell(f"{time.strftime('%H:%M:%S')}  {status.state}" + (f": {status.reason}" if status.reason else ""))
+            _tell_state(status)
         line.show(status)
     line.clear()
     state = status.state if status is not None else "gone"
     if deadline is not None and time.monotonic() >= deadline - 0.1:
         raise EngineError(f"{job_id} is still {state} after {text.duration(timeout or 0.0)}")
     raise EngineError(f"{job_id} can't be watched any longer; it was {state}: `ffdl show {job_id}`")
+
+
+def _tell_state(status: JobStatus) -> None:
+    tell(f"{time.strftime('%H:%M:%S')}  {status.state}" + (f": {status.reason}" if status.reason else ""))
 
 
 def _say_end(status: JobStatus) -> int:

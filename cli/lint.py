@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from .settings import Settings, Verb, output_option, tell
 
 if TYPE_CHECKING:
     from ..engines.lint import Finding
-    from ..workflows.objects import Object
 
 
 @click.command(
@@ -62,9 +61,9 @@ def command(settings: Settings, files: tuple[Path, ...], cluster: bool, output: 
 
 def _findings(settings: Settings, places: tuple[Path, ...]) -> Iterator[Finding]:
     """Of manifests and of what can't be read, file by file; then of Workflows, which may use each other."""
-    from ..engines.lint import INVALID, WARNING, Finding, findings
+    from ..engines.lint import INVALID, WARNING, Finding, findings, unknown
     from ..workflows.errors import ManifestError, Problem
-    from ..workflows.objects import holds_objects, read
+    from ..workflows.objects import Object, holds_objects, read
     from .submit import read_job
     from .workflow_files import contents, files_in, shown
 
@@ -75,7 +74,7 @@ def _findings(settings: Settings, places: tuple[Path, ...]) -> Iterator[Finding]
             if holds_objects(data):
                 found = read(data, shown(file))
                 objects += found
-                yield from _unknown(found, file in places)
+                yield from unknown(found, named=file in places)
             elif file in places or file.stem == "manifest":
                 job, _ = read_job(settings, file)
                 if job.warning:
@@ -83,20 +82,3 @@ def _findings(settings: Settings, places: tuple[Path, ...]) -> Iterator[Finding]
         except ManifestError as error:
             yield from (Finding(INVALID, problem) for problem in error.problems)
     yield from findings(objects)
-
-
-def _unknown(objects: Sequence[Object], named: bool) -> Iterator[Finding]:
-    """Objects of no kind that is looked at: a misspelt one, and where a file was named, any."""
-    from difflib import get_close_matches
-
-    from ..engines.lint import INVALID, WARNING, Finding
-    from ..workflows.submission import KINDS
-
-    for each in objects:
-        if each.kind in KINDS:
-            continue
-        near = get_close_matches(each.kind, KINDS, n=1, cutoff=0.8)
-        if near and str(each.value.get("apiVersion", "")).startswith("argoproj.io/"):
-            yield Finding(INVALID, each.problem(f"kind {each.kind} does not exist; write {near[0]}", "kind"))
-        elif named:
-            yield Finding(WARNING, each.problem(f"is not looked at: kind {each.kind} is none that runs here", "kind"))

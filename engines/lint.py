@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 from ..workflows.errors import ManifestError, Problem, printable, shown
 from ..workflows.objects import Object
 from ..workflows.submission import (
     CONFIG_MAP,
+    KINDS,
     RUNNABLE,
     SECRET,
     TEMPLATES,
@@ -53,6 +55,18 @@ def findings(objects: Sequence[Object]) -> list[Finding]:
     files = {each.file: number for number, each in reversed(list(enumerate(objects)))}
     unique = dict.fromkeys(found)
     return sorted(unique, key=lambda finding: (files[finding.problem.file], finding.problem.line))
+
+
+def unknown(objects: Sequence[Object], *, named: bool) -> Iterator[Finding]:
+    """Objects of no kind that is looked at: a misspelt one, and where their file was `named`, any."""
+    for each in objects:
+        if each.kind in KINDS:
+            continue
+        near = get_close_matches(each.kind, KINDS, n=1, cutoff=0.8)
+        if near and str(each.value.get("apiVersion", "")).startswith("argoproj.io/"):
+            yield Finding(INVALID, each.problem(f"kind {each.kind} does not exist; write {near[0]}", "kind"))
+        elif named:
+            yield Finding(WARNING, each.problem(f"is not looked at: kind {each.kind} is none that runs here", "kind"))
 
 
 def _of_object(source: Object, library: Library) -> list[Finding]:

@@ -33,7 +33,7 @@ FRESH = 30.0  # seconds for which an ETA that has passed still counts
 @dataclass(frozen=True)
 class JobStatus:
     """What is known of a job. Times are unix seconds, `eta` seconds, `progress` 0 to 1; `cpus`, `gpus` and
-    `memory` (bytes) are one learner's. `checkpoint` is the step of the last one that our library has committed.
+    `memory` (bytes) are one learner's. `checkpoint` is the step of the newest that our library has committed.
 
     `reason` is one line: why the job waits or failed; `warning` another: that its image is not what was asked for, or
     out of date. `attempts` is the most any learner has begun (1: the first).
@@ -251,8 +251,8 @@ def _waiting_reason(
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is: `share` 0 to 1 over all learners; `step` of `of` and `checkpoint` of the first one; `eta` in
-    seconds."""
+    """How far a job is: `share` 0 to 1 over all learners; `step` of `of` of the first one; `checkpoint` the newest of
+    any; `eta` in seconds."""
 
     share: float | None = None
     step: int | None = None

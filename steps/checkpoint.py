@@ -35,6 +35,7 @@ FINAL_SHIP = 60.0  # seconds that the end of a job waits for one try; the step s
 PHASE_REPORTED = 0.25  # seconds between two reports of different phases; within one it is REPORT_INTERVAL
 METRICS_SAID = 10.0  # seconds between two lines of metrics
 ALONE_LOOK = 1.0  # seconds between two looks whether there is a newer helper
+LASTING = (Annotate, DeletePod, Mark, Stop)  # effects that outlive the helper: none is to come of an older one
 
 
 class Helper:
@@ -225,7 +226,7 @@ class Helper:
 
     def _do(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if self._superseded:
+            if self._superseded or (isinstance(effect, LASTING) and self._overtaken()):
                 return
             if isinstance(effect, Send):
                 self._send(effect)

@@ -53,7 +53,7 @@ def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, s
         "progress": f"{share[0]}/{share[1]}" if share else "",
         "step": step,
         "of": of,
-        "checkpoint": state.checkpoints.get(first.index if first else 0),
+        "checkpoint": max((step for index, step in state.checkpoints.items() if index >= 0), default=None),
         "eta": round(eta, 1) if eta is not None else None,
         "metrics": first.metrics if first else {},
         "generation": state.generation,

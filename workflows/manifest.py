@@ -62,10 +62,7 @@ _FFDL_NAMES = re.compile(
 
 
 def _gpus(node: Scalar) -> float:
-    try:
-        gpus = quantities.number(node.text, 1e4)
-    except ValueError:
-        return float(quantities.whole(node.text, most=10**4))  # raises, in words of whole ones
+    gpus = quantities.number(node.text, 1e4, such_as="1 or 4")
     if gpus != int(gpus):
         raise ValueError(f"is {shown(node.text)}, and a GPU is not shared; write {int(gpus)} or {int(gpus) + 1}")
     return gpus

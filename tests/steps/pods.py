@@ -156,7 +156,8 @@ class Job:
             (root / path[1:]).symlink_to(self.shared / path[1:])
         changes = "".join(f"{name} = {value}; " for name, value in self.constants.items())
         program = (
-            f"import sys; from ffdl.learner import contract; from ffdl.steps import coordinator, {module}; {changes}"
+            "import sys; from ffdl.learner import contract; "
+            f"from ffdl.steps import checkpoint, coordinator, {module}; {changes}"
         )
         variables = {
             **{name: value for name, value in os.environ.items() if not name.startswith("FFDL_")},

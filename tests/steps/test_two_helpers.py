@@ -175,8 +175,11 @@ def test_an_address_that_an_older_one_has_replaced_is_written_again(job: Job) ->
     assert helper.wait(WAIT) == 0
 
 
-def test_a_halt_that_an_older_one_has_begun_is_none_of_the_resumed_job(job: Job) -> None:
-    """It was about to keep pods from starting when it stopped; now they are to start."""
+@pytest.mark.parametrize("look", [1.0, 3600.0])
+def test_a_halt_that_an_older_one_has_begun_is_none_of_the_resumed_job(job: Job, look: float) -> None:
+    """It was about to keep pods from starting when it stopped; now they are to start. Also where it has looked for a
+    newer one just before it stopped, and will not look again."""
+    job.constants["checkpoint.ALONE_LOOK"] = look
     job.configure(LOOP)
     old, _ = job.helper(), job.agent()
     until(lambda: job.report().get("message") == "training", "training")
