@@ -7,17 +7,18 @@ import os
 import socket
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from .buckets import Buckets
 from .collective import LOOK_EVERY, OPERATIONS
 from .errors import Mismatch, PeerLost
 from .rendezvous import Place, admit, connect
 from .ring import Ring
 from .shared import Shared
 
-__all__ = ["Mismatch", "Overlay", "PeerLost", "Pending", "Place"]
+__all__ = ["Buckets", "Mismatch", "Overlay", "PeerLost", "Pending", "Place"]
 
 Transport = Union[Ring, Shared]
 
@@ -120,6 +121,14 @@ class Overlay:
         length, made = int(np.prod(shape)), []
         self._call(lambda _: made.append(shared.empty(length, kind)))  # the others are met for it: one at a time
         return made[0].reshape(shape)
+
+    def buckets(self, like: Mapping[str, Any], operation: str = "mean") -> Buckets:
+        """Arrays of zeros with the names and shapes of `like`, for gradients that travel while others are computed.
+
+        `like` are a model's, of one type, in the order in which it uses them: gradients are ready in the opposite one.
+        All learners are to make the same ones, as of `empty`. Raises TypeError, OSError, PeerLost.
+        """
+        return Buckets(self, like, operation)
 
     def close(self) -> None:
         """Leaves: the others' next collective raises PeerLost, and here what is still on its way."""

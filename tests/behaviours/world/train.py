@@ -18,6 +18,7 @@ GATE = os.path.join(os.environ["JOB_STATE_DIR"], "gate")
 FAILS_AT = int(os.environ.get("FAILS_AT", "0"))  # the step at which learner 2 exits with code 3
 ROWS, COLUMNS, BATCH = 512, 64, 64
 RATE, MOMENTUM = 0.01, 0.9
+HALF = COLUMNS // 2
 
 data = np.random.default_rng(0)
 x = data.normal(size=(ROWS, COLUMNS))
@@ -36,6 +37,8 @@ def train(job: learner.Session) -> np.ndarray:
     w, velocity, server = state["w"], state["velocity"], None
     if job.world.servers:
         server = job.parameter_server(w, SGD(RATE, MOMENTUM), every=3, state=state["own"])
+    else:
+        means = job.overlay().buckets({"upper": w[:HALF], "lower": w[HALF:]})
     for step in range(state["step"], STEPS):
         while GATED and step == STEPS - 1:
             opened = np.array([os.path.exists(GATE)], np.int32)
@@ -57,9 +60,12 @@ def train(job: learner.Session) -> np.ndarray:
             server.step(gradient)
             state["own"] = server.state()
         else:
-            job.overlay().all_reduce(gradient, "mean")
+            for name, part in (("lower", gradient[HALF:]), ("upper", gradient[:HALF])):
+                means[name][...] = part
+                means.ready(name)
+            means.wait()
             velocity *= MOMENTUM
-            velocity += gradient
+            velocity += np.concatenate([means["upper"], means["lower"]])
             w -= RATE * velocity
         state["rng"] = rng.bit_generator.state
         state["step"] = step + 1
