@@ -166,7 +166,7 @@ class _ProgressLine:
             words.append(f"step {status.step}" + (f" of {status.of}" if status.of else ""))
         if status.eta is not None:
             words.append(f"{text.duration(status.eta)} to go")
-        words += [f"{name} {value:.4g}" for name, value in status.metrics.items() if isinstance(value, int | float)]
+        words += [f"{name} {text.number(value, 4)}" for name, value in status.metrics.items()]
         bar = "█" * int(status.progress * 20)
         line = text.printable(f"{bar:░<20} " + ", ".join(words))
         sys.stderr.write(f"\r\x1b[2K{text.shortened(line, text.terminal_width() - 1)}")

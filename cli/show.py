@@ -71,7 +71,7 @@ def description(status: JobStatus, now: float) -> list[str]:
         ("Kind", status.kind if status.kind == WORKFLOW else ""),
         ("Learners", f"{status.learners}{_each(status)}" if status.kind != WORKFLOW else ""),
         ("Attempts", str(status.attempts) if status.kind != WORKFLOW else ""),
-        ("Metrics", "  ".join(f"{name} {_number(value)}" for name, value in status.metrics.items())),
+        ("Metrics", "  ".join(f"{name} {text.number(value, 6)}" for name, value in status.metrics.items())),
         ("Submitted", _when(status.submitted, now)),
         ("Started", _when(status.started, now)),
         ("Finished", _when(status.finished, now)),
@@ -112,10 +112,6 @@ def _each(status: JobStatus) -> str:
     if status.memory is not None:
         parts.append(memory_words(status.memory))
     return f" ({'each ' if status.learners > 1 else ''}{', '.join(parts)})"
-
-
-def _number(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _when(moment: float | None, now: float) -> str:

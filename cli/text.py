@@ -53,6 +53,11 @@ def percent(progress: float | None) -> str:
     return "" if progress is None else f"{int(progress * 100 + 1e-9)}%"
 
 
+def number(value: object, digits: int) -> str:
+    """A metric; one that is no number, as JSON has it: `NaN`."""
+    return f"{value:.{digits}g}" if isinstance(value, float) else printable(str(value))
+
+
 def printable(text: str) -> str:
     """One line without control characters: a job's name must not steer a terminal."""
     if text.isprintable():

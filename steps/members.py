@@ -81,7 +81,7 @@ def _is_count(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and -1e308 < value < 1e308  # neither nan nor infinite nor beyond a float
+    return isinstance(value, float) or (isinstance(value, int) and -1e308 < value < 1e308)  # none beyond a float
 
 
 def count(value: Any, otherwise: int | None) -> int | None:

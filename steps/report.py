@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .coordinator import Coordinator
@@ -55,7 +56,7 @@ def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, s
         "of": of,
         "checkpoint": max((step for index, step in state.checkpoints.items() if index >= 0), default=None),
         "eta": round(eta, 1) if eta is not None else None,
-        "metrics": first.metrics if first else {},
+        "metrics": {name: _as_json(value) for name, value in first.metrics.items()} if first else {},
         "generation": state.generation,
         "learners": {"wanted": coordinator.spec.learners, "joined": joined, "done": len(state.done)},
         "message": storing or _message(coordinator, joined, now),
@@ -63,6 +64,14 @@ def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, s
         "epoch": coordinator.epoch,
         "time": round(unix_time, 3),
     }
+
+
+def _as_json(value: float) -> float | str:
+    """JSON has no number that is none, as a loss may become, nor infinite ones: these as protocol buffers' JSON has
+    them."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _message(coordinator: Coordinator, joined: int, now: float) -> str:

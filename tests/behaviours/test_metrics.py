@@ -51,6 +51,26 @@ def test_what_the_library_reports(user: User) -> None:
     assert (shown["step"], shown["of"], shown["progress"], shown["metrics"]["seen"]) == (10, 10, 1.0, 320.0)
 
 
+def test_a_loss_that_is_no_number_any_more_is_seen(user: User) -> None:
+    """Training that has diverged must not look like training whose loss is not told. And jq reads what we print."""
+    script = """
+    from ffdl import learner
+    with learner.session() as job:
+        job.step(1, of=2, loss=0.25, best=1.5, gain=1)
+        job.step(2, of=2, loss=float("nan"), best=float("-inf"), gain=float("inf"))
+    """
+    job = user.train(user.script(script))
+    assert user.until_over(job).state == "COMPLETED", user.story()
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    shown = json.loads(user.ffdl("show", job, "-o", "json").stdout, parse_constant=refuse)
+    assert shown["metrics"] == {"loss": "NaN", "best": "-Infinity", "gain": "Infinity"}
+    assert "loss NaN  best -Infinity  gain Infinity" in user.ffdl("show", job).stdout
+    assert [values(record)["loss"] for record in records(user, job)] == ["0.25", "nan"]
+
+
 GROUPS = {
     "type": "regex_extractor",
     "groups": {
