@@ -67,6 +67,15 @@ class CommonMemory:
         """Returns when all ranks are here, with what each says: all the same number of bytes, 64 at most.
 
         Raises PeerLost."""
+        self.arrive(saying)
+        for other in self.others:
+            self._await(other)
+        at = _SAYS + self._meetings % 2 * _SAYING
+        with self._fence:
+            return [first[at : at + len(saying)].tobytes() for first in self._first] if saying else []
+
+    def arrive(self, saying: bytes) -> None:
+        """The first half of `meet`: the others need not wait for this rank."""
         self._meetings += 1
         at = _SAYS + self._meetings % 2 * _SAYING  # what was said at the last meeting may still be read
         self._first[self.rank][at : at + len(saying)] = np.frombuffer(saying, np.uint8)
@@ -76,10 +85,6 @@ class CommonMemory:
             for other in self.others:
                 if self._asleep[other][0]:
                     _wake(self._links[other])
-        for other in self.others:
-            self._await(other)
-        with self._fence:
-            return [first[at : at + len(saying)].tobytes() for first in self._first] if saying else []
 
     def close(self) -> None:
         for link in self._links.values():

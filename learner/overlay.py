@@ -130,6 +130,13 @@ class Overlay:
         """
         return Buckets(self, like, operation)
 
+    def finish(self) -> None:
+        """Leaves, having done all its work: what others still call raises Mismatch there, and says so."""
+        transport = self._shared or self._ring
+        if transport is not None and self._error is None and (self._last is None or self._last.done()):
+            transport.finish()
+        self.close()
+
     def close(self) -> None:
         """Leaves: the others' next collective raises PeerLost, and here what is still on its way."""
         for transport in (self._shared, self._ring):

@@ -52,7 +52,9 @@ def run(train: Callable[[Session], T]) -> T:
     try:
         while True:
             try:
-                return train(job)
+                result = train(job)
+                job._finish()
+                return result
             except PeerLost as error:
                 job._renew(error)
             except Exception as error:
@@ -74,6 +76,7 @@ def session() -> Iterator[Session]:
     job = Session()
     try:
         yield job
+        job._finish()
     finally:
         job._close()
 
@@ -359,6 +362,11 @@ class Session:
         channel = self._channel
         if channel is not None:
             channel.tell({"type": contract.MOVES, "generation": self.generation})
+
+    def _finish(self) -> None:
+        if self._overlay is not None:
+            self._overlay.finish()
+            self._overlay = None
 
     def _leave_overlay(self) -> None:
         if self._overlay is not None:

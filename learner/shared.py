@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from .collective import ALL_GATHER, BARRIER, BROADCAST, OPERATIONS, add, chunks, finish, head, said
+from .collective import ALL_GATHER, BARRIER, BROADCAST, NONE, OPERATIONS, add, chunks, finish, head, said
 from .common_memory import BEGIN, CommonMemory
 from .errors import Mismatch
 
@@ -61,6 +61,10 @@ class Shared:
     def barrier(self) -> None:
         """Returns when all ranks have called it."""
         self._meet(self._head(BARRIER, self._slots[0][:0]))
+
+    def finish(self) -> None:
+        """This rank calls no more: what others still call raises Mismatch there."""
+        self._common.arrive(self._head(NONE, self._slots[0][:0]))
 
     def close(self) -> None:
         self._common.close()

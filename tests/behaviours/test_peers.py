@@ -140,6 +140,28 @@ def test_one_that_fails_ends_the_job_with_its_code(user: User) -> None:
     assert user.failed(job) == "learner 2 exited with code 3"
 
 
+LONGER = """
+import numpy as np
+from ffdl import learner
+
+def train(job):
+    for step in range(5 + 5 * job.rank):
+        job.overlay().all_reduce(np.ones(10))
+        job.step(step + 1)
+
+learner.run(train)
+"""
+
+
+def test_one_that_works_longer_than_the_others_is_told_so(user: User) -> None:
+    """It is a mistake in the script, and not the loss of a learner, which would be waited for."""
+    job = user.train(user.script(LONGER, **{**PEERS, "learners": 2}))
+    assert user.failed(job) == "learner 2 exited with code 1"
+    log = user.ffdl("logs", "--learner", "2", job).stdout
+    assert "Mismatch: this learner calls all_reduce of the sum (80 bytes of float64) as its number 11" in log
+    assert "none any more: it has finished" in log
+
+
 FRAMEWORK = """
 import json, os, socket, sys, time
 

@@ -268,6 +268,32 @@ def test_different_calls_are_an_error_that_names_them(shared_memory: bool, what:
 
 
 @WAYS
+def test_one_that_has_finished_is_not_taken_for_lost(shared_memory: bool) -> None:
+    """A loop that is longer at one learner than at another is a mistake of the script's: it is said as one, at once,
+    whether the others wait for the first one already or not."""
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    for trial in range(8):
+
+        def body(overlay: Overlay, trial: int = trial) -> str:
+            dice = random.Random(seed + 100 * trial + overlay.rank)
+            overlay.all_reduce(np.ones(10))
+            time.sleep(dice.random() * 0.02)  # who comes first is what is tried
+            if overlay.rank == 0:
+                overlay.finish()
+                return "finished"
+            with pytest.raises(Mismatch) as raised:
+                overlay.all_reduce(np.ones(1 << 20))
+            with pytest.raises(Mismatch):
+                overlay.barrier()  # it stays so
+            return str(raised.value)
+
+        said = Learners(2, body, shared_memory).results()
+        assert said[1].startswith("this learner calls all_reduce of the sum (8388608 bytes of float64) as its number 2")
+        assert said[1].endswith("none any more: it has finished")
+
+
+@WAYS
 def test_one_that_is_killed_is_an_error_at_once(shared_memory: bool) -> None:
     """At any moment, in whatever it did: the others must not wait for it. What they had in common goes with them."""
     dice = random.Random(seed := random.randrange(2**32))
