@@ -70,7 +70,7 @@ def description(status: JobStatus, now: float) -> list[str]:
         ("Framework", text.printable(f"{status.framework} {status.version}".strip())),
         ("Kind", status.kind if status.kind == WORKFLOW else ""),
         ("Learners", f"{status.learners}{_each(status)}" if status.kind != WORKFLOW else ""),
-        ("Attempts", str(status.attempts) if status.kind != WORKFLOW else ""),
+        ("Attempts", _attempts(status) if status.kind != WORKFLOW else ""),
         ("Metrics", "  ".join(f"{name} {text.number(value, 6)}" for name, value in status.metrics.items())),
         ("Submitted", _when(status.submitted, now)),
         ("Started", _when(status.started, now)),
@@ -82,6 +82,11 @@ def description(status: JobStatus, now: float) -> list[str]:
         lines += ["", *text.table(HEADINGS, [_row(node, now) for node in nodes], ("ATTEMPT", "EXIT", "TOOK"))]
         lines += [f"… and {more} more learners; -o json shows all"] if more else []
     return lines
+
+
+def _attempts(status: JobStatus) -> str:
+    again = f" (killed and started again in place {text.plural(status.restarts, 'time')})" if status.restarts else ""
+    return f"{status.attempts}{again}"
 
 
 def _coloured(value: str) -> str:

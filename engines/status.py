@@ -36,7 +36,8 @@ class JobStatus:
     `memory` (bytes) are one learner's. `checkpoint` is the step of the newest that our library has committed.
 
     `reason` is one line: why the job waits or failed; `warning` another: that its image is not what was asked for, or
-    out of date. `attempts` is the most any learner has begun (1: the first).
+    out of date. `attempts` is the most any learner has begun (1: the first),
+    `restarts` how often commands were killed and started again within their last attempts.
     `error_code` and `exit_code` (the learner's own) are set for a failed job only. A `kind` of WORKFLOW has no
     learners; its nodes, which may be thousands, are left to who reads the Workflow itself.
     """
@@ -62,6 +63,7 @@ class JobStatus:
     eta: float | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     attempts: int = 1
+    restarts: int = 0
     submitted: float | None = None
     started: float | None = None
     finished: float | None = None
@@ -137,6 +139,7 @@ def job_status(
         eta=progress.eta if state == PROCESSING else None,
         metrics=progress.metrics,
         attempts=max((node.attempt for node in learners), default=1),
+        restarts=progress.restarts,
         submitted=unix_time(metadata.get("creationTimestamp")),
         started=unix_time(status.get("startedAt")),
         finished=unix_time(status.get("finishedAt")) if state in TERMINAL else None,
@@ -252,7 +255,7 @@ def _waiting_reason(
 @dataclass(frozen=True)
 class Progress:
     """How far a job is: `share` 0 to 1 over all learners; `step` of `of` of the first one; `checkpoint` the newest of
-    any; `eta` in seconds."""
+    any; `eta` in seconds; `restarts` in place."""
 
     share: float | None = None
     step: int | None = None
@@ -260,6 +263,7 @@ class Progress:
     eta: float | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: int | None = None
+    restarts: int = 0
 
 
 def _progress(report: Mapping[str, Any], nodes: list[NodeStatus], now: float | None) -> Progress:
@@ -273,7 +277,8 @@ def _progress(report: Mapping[str, Any], nodes: list[NodeStatus], now: float | N
         age = now - float(report.get("time") or 0.0)
         eta = max(0.0, eta - age) if age < max(FRESH, eta) else None
     metrics = dict(report.get("metrics") or {})
-    return Progress(share, report.get("step"), report.get("of"), eta, metrics, report.get("checkpoint"))
+    restarts = report.get("restarts") or 0
+    return Progress(share, report.get("step"), report.get("of"), eta, metrics, report.get("checkpoint"), restarts)
 
 
 def _share(progress: str | None) -> float | None:

@@ -77,7 +77,7 @@ class Agent:
         self._signalled = False
         self._pending: tuple[Message, float] | None = None  # an outcome to be heard, and since when
         self._restart_at: float | None = None
-        self._restarts = self._kills = 0
+        self._restarts = self._restarted = self._kills = 0  # in a row; in all
         self._files: tuple[int, int] = (0, 0)
         self._terminated = self._said_shell = False
         logs = os.path.join(contract.path(contract.LOG_DIR), identity.name)
@@ -143,7 +143,7 @@ class Agent:
         if self.identity.together:
             said |= {"generation": 0 if self._broken else self._generation, "checkpoints": self._checkpoints}
         finished = self._pending is not None and self._pending[0]["type"] == contract.DONE
-        return {"running": self._command is not None, "finished": finished, **said}
+        return {"running": self._command is not None, "finished": finished, "restarts": self._restarted, **said}
 
     def _timeout(self) -> float:
         if not self._link.joined and self._command is None:
@@ -387,6 +387,7 @@ class Agent:
             pause = exits.restart_pause(restarts)
             self._output.say(f"the command was killed (exit code {code}), not by us: it is started again")
             self._restarts += 1
+            self._restarted += 1
             self._restart_at = now + pause
             self._tell_restarted(now)
         else:

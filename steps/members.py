@@ -32,6 +32,7 @@ class Member:
     moved: float = 0.0  # when the last step was heard of
     of: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+    restarts: int = 0  # of its command in place, after it was killed
 
     @property
     def learns(self) -> bool:

@@ -57,6 +57,7 @@ def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, s
         "checkpoint": max((step for index, step in state.checkpoints.items() if index >= 0), default=None),
         "eta": round(eta, 1) if eta is not None else None,
         "metrics": {name: _as_json(value) for name, value in first.metrics.items()} if first else {},
+        "restarts": sum(member.restarts for member in coordinator.members.values()),
         "generation": state.generation,
         "learners": {"wanted": coordinator.spec.learners, "joined": joined, "done": len(state.done)},
         "message": storing or _message(coordinator, joined, now),

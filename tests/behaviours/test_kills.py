@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -28,6 +29,9 @@ def test_killed_while_learning(user: User, short_model: bytes, victim: str, step
     user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert user.model(job) == short_model
+    if victim == "learner":  # in place: there is no second attempt to be seen
+        assert (user.engine.status(job).attempts, user.engine.status(job).restarts) == (1, 1)
+        assert re.search(r"Attempts +1 \(killed and started again in place 1 time\)", user.ffdl("show", job).stdout)
 
 
 @pytest.mark.parametrize(
