@@ -164,6 +164,8 @@ def suggestions(status: JobStatus) -> list[str]:
         ]
     elif status.state == "FAILED":
         commands = [("logs", "prints what it wrote"), ("events", "tells what happened"), ("resubmit", "runs it again")]
+        if status.checkpoint is not None:
+            commands.append(("resubmit --from-checkpoint", "goes on as a new job from its last checkpoint"))
     else:
         commands = [("logs -f", "follows it"), ("halt", "halts it, to go on later"), ("stop", "ends it")]
     return _listed(commands, job_id)

@@ -139,8 +139,11 @@ class Engine(Protocol):
         Raises Refused for a finished job.
         """
 
-    def resubmit(self, job_id: str, new_id: str) -> None:
-        """Runs the same object again as a new job."""
+    def resubmit(self, job_id: str, new_id: str, from_checkpoint: bool = False) -> None:
+        """Runs the same object again as a new job: from its beginning, or from the last checkpoint that it stored.
+
+        Raises Refused where it can have none.
+        """
 
     def delete(self, job_id: str, results: bool = False) -> None:
         """Ends the job if it runs and removes all of it; what it stored stays unless `results`."""

@@ -193,6 +193,7 @@ class JobSpec:
     max_runtime: Optional[float] = None
     env: Dict[str, str] = field(default_factory=dict)
     metrics: Dict[str, Any] = field(default_factory=dict)  # evaluation_metrics, keys as in the manifest
+    continues: str = ""  # the job whose last checkpoint it begins with
     format: int = 1
 
     def to_json(self) -> str:

@@ -29,8 +29,7 @@ def download(stop: Stop) -> None:
     patience.run(lambda: bring_code(job, results, stop))
     bring_data(job, patience, stop)
     if results is not None:
-        root = contract.path(contract.CHECKPOINT_DIR)
-        restore.restore(results, f"{job.id}/checkpoints/", root, patience, stop, step.say, in_step(job.spec))
+        bring_checkpoint(job, results, patience, stop)
 
 
 def make_folders(job: step.Job) -> None:
@@ -70,6 +69,21 @@ def bring_code(job: step.Job, results: Objects | None, stop: Stop) -> None:
     archive.unpack(zipped, contract.path(contract.MODEL_DIR), contract.path(STAGING_DIR))
     if fetched:
         os.unlink(fetched)
+
+
+def bring_checkpoint(job: step.Job, results: Objects, patience: Patience, stop: Stop) -> None:
+    """The job's own last checkpoint, where its volume was lost; else that of the job that it goes on from."""
+
+    def restored(job_id: str) -> bool:
+        root, prefix = contract.path(contract.CHECKPOINT_DIR), f"{job_id}/checkpoints/"
+        return restore.restore(results, prefix, root, patience, stop, step.say, in_step(job.spec))
+
+    other = job.spec.continues
+    if restored(job.id) or not other:
+        return
+    step.say(f"going on from {other}")
+    if not restored(other):
+        raise StoreError(f"there is no checkpoint of {other} in {results.where}", permanent=True)
 
 
 def bring_data(job: step.Job, patience: Patience, stop: Stop) -> None:

@@ -98,11 +98,11 @@ def restore(
     stop: Stop,
     say: Callable[[str], None],
     in_step: Sequence[str] = (),
-) -> None:
+) -> bool:
     """Brings the newest whole checkpoint beneath `prefix` to `root`, a folder at a time, and a script's own snapshot.
 
-    Of the folders `in_step` it is the newest that all of them have. Raises StoreError if the store has some and lets
-    none be read: starting over would throw away what is still there.
+    Whether there is any. Of the folders `in_step` it is the newest that all of them have. Raises StoreError if the
+    store has some and lets none be read: starting over would throw away what is still there.
     """
     entries = patience.run(lambda: list(objects.list(prefix)))
     found = committed(objects, entries, prefix, patience)
@@ -115,8 +115,10 @@ def restore(
                 if _restore_one(objects, remote, where, root, patience, stop, say):
                     break
     begun = os.path.isdir(f"{root}/{STAGING}")
-    if any(entry.key == prefix + FILES_MANIFEST for entry in entries) and (begun or not own_files(root)):
+    own = any(entry.key == prefix + FILES_MANIFEST for entry in entries)
+    if own and (begun or not own_files(root)):
         _restore_files(objects, prefix, root, patience, stop, say)
+    return own or bool(found)
 
 
 def common_steps(found: Mapping[str, Sequence[Remote]], folders: Sequence[str]) -> list[tuple[int, int]]:

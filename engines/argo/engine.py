@@ -268,11 +268,13 @@ class ArgoEngine:
         if verb != "stop" and is_being_stopped(workflow):
             raise Refused(f"{name} is being stopped: there is nothing to {verb}")
 
-    def resubmit(self, job_id: str, new_id: str) -> None:
+    def resubmit(self, job_id: str, new_id: str, from_checkpoint: bool = False) -> None:
+        from ..resubmission import job_file
         from .submission import submit
 
         workflow = self.workflow(job_id)
         config = objects.decoded(self._api.get(CONFIG_MAPS, job_id).get("binaryData"))
+        config[contract.JOB_FILE] = job_file(config[contract.JOB_FILE], job_id, from_checkpoint)
         if contract.CODE_FILE not in config:
             from .retrieval import submitted_code
 

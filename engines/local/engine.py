@@ -296,13 +296,14 @@ class LocalEngine:
     def _want_runner(self, job: Job) -> None:
         (self._home.path / "active" / job.id).touch()
 
-    def resubmit(self, job_id: str, new_id: str) -> None:
+    def resubmit(self, job_id: str, new_id: str, from_checkpoint: bool = False) -> None:
         from . import records
 
         old = self._home.job(job_id)
         workflow = records.again(old)
         self._check(workflow)
-        spawn(self._home.create(new_id, lambda job: records.copy(old, job, workflow)))
+        begins = records.beginning(old, from_checkpoint)
+        spawn(self._home.create(new_id, lambda job: records.copy(old, job, workflow, begins)))
 
     def delete(self, job_id: str, results: bool = False) -> None:
         from . import deletion

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ...learner import contract
+from ..base import Refused
 from ..nodes import is_training_job
+from ..resubmission import job_file
 from . import environment, sandbox
 from .state import Job, write_json
 
@@ -64,8 +66,21 @@ def again(old: Job) -> dict[str, Any]:
     return again | ({"status": {"storedTemplates": stored}} if stored else {})
 
 
-def copy(old: Job, job: Job, workflow: dict[str, Any]) -> None:
-    """Writes the record of `job`, which runs the `workflow` of `old` again with the same objects and environment."""
+def beginning(old: Job, from_checkpoint: bool) -> bytes:
+    """JOB_FILE of the job that runs `old` again. Raises Refused."""
+    try:
+        return job_file((old.objects / "configmaps" / old.id / contract.JOB_FILE).read_bytes(), old.id, from_checkpoint)
+    except FileNotFoundError:
+        if from_checkpoint:
+            raise Refused(f"{old.id} is no training job: it has no checkpoint to go on from") from None
+        return b""
+
+
+def copy(old: Job, job: Job, workflow: dict[str, Any], begins: bytes) -> None:
+    """Writes the record of `job`, which runs the `workflow` of `old` again with the same objects and environment.
+
+    `begins` is its `beginning`.
+    """
     metadata = {**workflow["metadata"], "name": job.id, "uid": token(), "creationTimestamp": _now()}
     _write_workflow(job, {**workflow, "metadata": metadata})
     shutil.copy2(old.path / "environment.json", job.path / "environment.json")
@@ -77,6 +92,7 @@ def copy(old: Job, job: Job, workflow: dict[str, Any]) -> None:
     if training:
         secret = job.objects / "secrets" / job.id / contract.TOKEN_FILE
         contract.atomic_write(str(secret), token().encode(), 0o600)
+        contract.atomic_write(str(job.objects / "configmaps" / job.id / contract.JOB_FILE), begins, 0o600)
 
 
 def token() -> str:

@@ -84,6 +84,20 @@ def test_halted_together_and_resumed(user: User, undisturbed: bytes) -> None:
     assert sorted(halts) == sorted(sorted(set(halts)) * 3)
 
 
+def test_stopped_and_gone_on_with_as_another_job(user: User, undisturbed: bytes) -> None:
+    """From the last step that the store has of all of them, in whatever state each was when it was stopped."""
+    first = user.train(peers(user, **GATED))
+    user.until_step(first, 50)
+    user.ffdl("stop", first)
+    assert user.until_over(first).state == "FAILED"
+    job = user.ffdl("resubmit", first, "--from-checkpoint").stdout.removeprefix("Model ID: ").strip()
+    user.until_step(job, 55)
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert models(user, job) == [undisturbed] * 3
+    assert "begins at 0" not in user.ffdl("logs", job).stdout
+
+
 @pytest.mark.timeout(900)  # each of them costs seconds
 def test_random_kills(user: User, undisturbed: bytes, dice: random.Random) -> None:
     """Two at once, one again and again, while they begin, learn, save and go on."""

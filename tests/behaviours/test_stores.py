@@ -247,6 +247,8 @@ def test_no_results_are_kept_where_none_are_wanted(user: User, s3: servers.Serve
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert set(s3.root.rglob("*")) == before
     assert "no results" in user.ffdl("download", job, code=None).stderr
+    refused = f"{job} keeps no results, and so no checkpoint to go on from: `ffdl resubmit {job}` begins anew"
+    assert user.ffdl("resubmit", job, "--from-checkpoint", code=2).stderr == f"Error: {refused}\n"
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
