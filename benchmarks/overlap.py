@@ -3,10 +3,10 @@
     python benchmarks/overlap.py [--launches 7] [--mib 32] [--layers 64] [--ways gpu,link,tcp,shared]
 
 Two learners compute the gradients of layers, one after the other, which `Overlay.buckets` sends on their way. Each
-launch measures in turn the computing alone, the communication alone, both together, and the computing beside two plain
-sockets that carry as many bytes each way and do nothing with them. Computing is made as long as communication: there
-overlapping is worth most. Shown is the time of both together beside that of the longer one; the same with the plain
-sockets is about the least that it can be.
+launch measures in turn the computing alone, the communication alone, both together, and the computing beside a plain
+connection that carries as many bytes each way, with which nothing is done. Computing is made as long as communication:
+there overlapping is worth most. Shown is the time of both together beside that of the longer one; the same with the
+plain connection is, on a link, about the least that it can be.
 
 `gpu`: each learner behind a link of 1 Gbit/s (network namespaces and `tc tbf`; needs root) and with a core of its own;
 computing is waiting, as for a GPU. `link`: the same, but computing is products of NumPy matrices, all the core can do:
@@ -25,13 +25,14 @@ import os
 import socket
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from link import links
-from processes import PORT, Together, launched
+from processes import Together, launched
 
 MIB = 1 << 20
 LEARNERS = 2
@@ -64,7 +65,7 @@ def main() -> int:
                 found[way].append(launched(__file__, LEARNERS, inside=names if way in LINKED else (), **about))
     missed = False
     print(f"{options.mib} MiB in {options.layers} layers, {options.launches} launches; medians in ms (least - most)")
-    print(f"{'':8} computing  communication  together {'of the longer':>20} {'with plain sockets':>20}")
+    print(f"{'':8} computing  communication  together {'of the longer':>20} {'plain connection':>20}")
     for way, runs in found.items():
         middle = {name: 1000 * statistics.median(run[name] for run in runs) for name in runs[0]}
         times = f"{middle['computing']:9.1f} {middle['communication']:14.1f} {middle['together']:9.1f}"
@@ -87,10 +88,8 @@ def work(text: str) -> None:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[together.rank % len(cores)]})
     with contextlib.ExitStack() as opened:
-        host, port = together.addresses[0][0], PORT + 1
-        door = opened.enter_context(socket.create_server((host, port))) if together.rank == 0 else None
         overlay = opened.enter_context(together.overlay(shared_memory=about["way"] == "shared"))
-        plain = opened.enter_context(door.accept()[0] if door else socket.create_connection((host, port)))
+        plain = opened.enter_context(plain_socket(together, overlay))
         size = about["mib"] * MIB // about["layers"]
         gradients = overlay.buckets({str(number): np.empty(size // 4, np.float32) for number in range(about["layers"])})
         out, into = bytes(size * about["layers"]), bytearray(size * about["layers"])
@@ -145,13 +144,25 @@ def work(text: str) -> None:
         print(json.dumps({name: statistics.median(taken) for name, taken in times.items()}))
 
 
+def plain_socket(together: Together, overlay: Any) -> socket.socket:
+    """Each one's end of a connection between the two."""
+    host = together.addresses[0][0]
+    door = socket.create_server((host, 0)) if together.rank == 0 else None
+    port = np.array([door.getsockname()[1] if door else 0])
+    overlay.broadcast(port)
+    if door is None:
+        return socket.create_connection((host, int(port[0])))
+    with door:
+        return door.accept()[0]
+
+
 @contextlib.contextmanager
 def beside(call: Callable[[], object]) -> Iterator[None]:
-    """`call` is made in a thread meanwhile."""
-    thread = threading.Thread(target=call)
-    thread.start()
-    yield
-    thread.join()
+    """`call` is made in a thread meanwhile. Raises what it raises."""
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(call)
+        yield
+        under_way.result()
 
 
 if __name__ == "__main__":

@@ -7,9 +7,12 @@ Parallel Training", 2020, section 3.2.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Set
+import hashlib
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping, Sequence
 
 import numpy as np
+
+from .errors import Mismatch
 
 if TYPE_CHECKING:
     from .overlay import Overlay, Pending
@@ -19,36 +22,36 @@ LAST = 1 << 18  # bytes of the last one: nothing is computed while it travels
 
 
 class Buckets(Mapping[str, np.ndarray]):
-    """Arrays (a dict, by name) that each learner fills with its own values, and that then hold those of all.
+    """Arrays, by name, that each learner fills with its own values, and that then hold those of all.
 
-    A bucket goes on its way when all of its arrays are ready, and those before it have gone: so all learners send the
-    same ones in the same order, in whatever order their arrays become ready.
+    A bucket goes on its way when all of its arrays are ready, and those before it have gone. So, as long as no other
+    collective is called before `wait`, all learners send the same ones in the same order, in whatever order their
+    arrays become ready.
     """
 
-    def __init__(self, overlay: Overlay, like: Mapping[str, Any], operation: str = "mean") -> None:
-        """As `Overlay.buckets`."""
+    def __init__(self, overlay: Overlay, like: Mapping[str, Any], kind: np.dtype, operation: str) -> None:
+        """As `Overlay.buckets`; `kind` is the type of all of `like`."""
         shapes = {name: np.shape(array) for name, array in like.items()}
-        kinds = {np.asarray(array).dtype for array in like.values()}
-        if len(kinds) > 1:
-            raise TypeError(f"the arrays of buckets are of one type, and not {', '.join(sorted(map(str, kinds)))}")
-        kind = kinds.pop() if kinds else np.dtype(np.float32)
+        _agree(overlay, f"{shapes} {kind} {operation}")
+        self._overlay, self._operation = overlay, operation
         order = list(reversed(list(shapes)))
         lengths = [int(np.prod(shapes[name])) for name in order]
-        memory = overlay.empty(sum(lengths), kind)
-        memory[...] = 0
         ends = np.cumsum([0, *lengths]).tolist()
-        places = {name: slice(*ends[number : number + 2]) for number, name in enumerate(order)}
-        self._arrays = {name: memory[places[name]].reshape(shapes[name]) for name in shapes}
-        self._overlay, self._operation = overlay, operation
+        memory = overlay.empty(ends[-1], kind)
+        memory[...] = 0
+        places = {name: memory[ends[number] : ends[number + 1]] for number, name in enumerate(order)}
+        self._arrays = {name: places[name].reshape(shape) for name, shape in shapes.items()}
         groups = divided([length * kind.itemsize for length in lengths])
-        self._names: List[Set[str]] = [set(order[group]) for group in groups]
-        self._of = {name: number for number, names in enumerate(self._names) for name in names}
+        self._names = [order[group] for group in groups]
         self._buckets = [memory[ends[group.start] : ends[group.stop]] for group in groups]
-        self._missing: List[Set[str]] = [set(names) for names in self._names]
-        self._under_way: List[Pending] = []
+        self._of = {name: number for number, names in enumerate(self._names) for name in names}
+        self._begin()
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._arrays[name][...] = value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -57,40 +60,56 @@ class Buckets(Mapping[str, np.ndarray]):
         return len(self._arrays)
 
     def ready(self, *names: str) -> None:
-        """These arrays are filled, and not to be touched until `wait` has returned; without names, all of them.
+        """These arrays are filled, and not to be touched until `wait` has returned; without names, all that are left.
 
-        Raises KeyError for a name that there is not, ValueError for one that was ready before.
+        Raises KeyError for a name that there is not, ValueError for one that was ready before, PeerLost.
         """
-        for name in names or self._arrays:
-            missing = self._missing[self._of[name]]
-            if name in missing:
-                missing.remove(name)
-            elif names:
-                raise ValueError(f"{name!r} was ready already: it is on its way until `wait` has returned")
+        chosen = set(names or (name for missing in self._missing for name in missing))
+        for name in chosen:
+            if name not in self._missing[self._of[name]]:
+                raise ValueError(f"{name!r} was ready already: it is not to be touched until `wait` has returned")
+        for name in chosen:
+            self._missing[self._of[name]].remove(name)
         while len(self._under_way) < len(self._buckets) and not self._missing[len(self._under_way)]:
             bucket = self._buckets[len(self._under_way)]
             self._under_way.append(self._overlay.all_reduce_async(bucket, self._operation))
 
     def wait(self) -> None:
-        """Returns when all arrays hold what all learners' come to. Raises PeerLost, Mismatch; ValueError where one has
-        not been said to be ready."""
+        """Returns when all arrays hold what all learners' come to.
+
+        Raises PeerLost, Mismatch; ValueError where one has not been said to be ready.
+        """
         missing = [name for name in self._arrays if name in self._missing[self._of[name]]]
         if missing:
             raise ValueError(f"not ready yet: {', '.join(map(repr, missing[:3]))}" + (" …" if len(missing) > 3 else ""))
+        self.ready()  # what could not be sent before can't be now: that is raised again
         for pending in self._under_way:
             pending.wait()
-        self._under_way.clear()
+        self._begin()
+
+    def _begin(self) -> None:
         self._missing = [set(names) for names in self._names]
+        self._under_way: List[Pending] = []
 
 
-def divided(sizes: List[int]) -> List[slice]:
-    """Arrays of `sizes` (bytes), in buckets of BUCKET at most, and smaller ones at the end; or of one array."""
+def _agree(overlay: Overlay, about: str) -> None:
+    """Raises Mismatch where not all have the same arrays: those of different layers would be added up."""
+    own = np.frombuffer(hashlib.sha256(about.encode()).digest(), np.uint8)
+    differ = [rank for rank, theirs in enumerate(overlay.all_gather(own)) if (theirs != own).any()]
+    if differ:
+        raise Mismatch(f"rank {differ[0]} has buckets of other arrays than this learner, or has them in another order")
+
+
+def divided(sizes: Sequence[int]) -> List[slice]:
+    """Consecutive arrays of `sizes` (bytes) in buckets: of up to LAST at the end, of twice that before it, and so on
+    up to BUCKET. An array that is larger has one of its own."""
     groups: List[slice] = []
     end, room = len(sizes), LAST
     while end:
-        begin = end - 1
-        while begin and sum(sizes[begin - 1 : end]) <= room:
+        begin, size = end - 1, sizes[end - 1]
+        while begin and size + sizes[begin - 1] <= room:
             begin -= 1
-        groups.insert(0, slice(begin, end))
+            size += sizes[begin]
+        groups.append(slice(begin, end))
         end, room = begin, min(2 * room, BUCKET)
-    return groups
+    return groups[::-1]

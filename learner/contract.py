@@ -197,7 +197,10 @@ class JobSpec:
     format: int = 1
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+        values = asdict(self)
+        if not self.continues:  # images of before there was this can read it all the same
+            del values["continues"]
+        return json.dumps(values, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "JobSpec":

@@ -62,11 +62,13 @@ class Overlay:
         self._worker: Optional[ThreadPoolExecutor] = None
         self._last: Optional[Future[None]] = None
         self._error: Optional[BaseException] = None
+        self._closed = False
         if self.size > 1 and listener is not None:
             self._ring = _ring(place, addresses, listener, look)
             try:
                 if shared_memory:
                     self._shared = _shared(place, self._ring, look)
+                    self._ring.number = 0  # its next collective is the caller's first
             except BaseException:
                 self._ring.close()
                 raise
@@ -126,9 +128,17 @@ class Overlay:
         """Arrays of zeros with the names and shapes of `like`, for gradients that travel while others are computed.
 
         `like` are a model's, of one type, in the order in which it uses them: gradients are ready in the opposite one.
-        All learners are to make the same ones, as of `empty`. Raises TypeError, OSError, PeerLost.
+        All learners are to make the same ones, and keep them: their memory is, as that of `empty`, theirs to the end.
+        Raises TypeError, ValueError before anything is sent; Mismatch, OSError, PeerLost.
         """
-        return Buckets(self, like, operation)
+        if not isinstance(like, Mapping):
+            raise TypeError(f"buckets are made like a dict of arrays, by name, and not like a {type(like).__name__}")
+        kinds = {np.asarray(array).dtype for array in like.values()} or {np.dtype(np.float32)}
+        if len(kinds) > 1:
+            raise TypeError(f"the arrays of buckets are of one type, and not {', '.join(sorted(map(str, kinds)))}")
+        kind = kinds.pop()
+        _writable(np.empty(0, kind), operation)
+        return Buckets(self, like, kind, operation)
 
     def finish(self) -> None:
         """Leaves, having done all its work: what others still call raises Mismatch there, and says so."""
@@ -139,6 +149,7 @@ class Overlay:
 
     def close(self) -> None:
         """Leaves: the others' next collective raises PeerLost, and here what is still on its way."""
+        self._closed = True
         for transport in (self._shared, self._ring):
             if transport is not None:
                 transport.close()
@@ -158,6 +169,8 @@ class Overlay:
             self._run(collective)
 
     def _submit(self, collective: Callable[[Transport], None]) -> "Future[None]":
+        if self._closed:
+            raise PeerLost("this learner has left the others")
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, "overlay")
         self._last = self._worker.submit(self._run, collective)

@@ -26,14 +26,15 @@ SEND_MOST = 1 << 20  # bytes given to the kernel at a time: in between it is loo
 
 class Ring:
     """Rank `rank` of `size`, at least 2. Its arrays are contiguous. `look` is called twice a second while a collective
-    waits, and may raise what is to end it. One caller at a time; after an error it is of no more use."""
+    waits, and may raise what is to end it. One caller at a time; after an error it is of no more use. `number`: of the
+    last collective."""
 
     def __init__(
         self, rank: int, size: int, following: socket.socket, previous: socket.socket, look: Callable[[], None]
     ) -> None:
         self.rank, self.size = rank, size
         self._following, self._previous, self._look = following, previous, look
-        self._number = 0
+        self.number = 0
         near = all([prepare(following), prepare(previous)])
         self._block = np.empty(BLOCK if near else FAR_BLOCK, np.uint8)
         self._wake_at = 1
@@ -94,8 +95,8 @@ class Ring:
             hang_up(connection)
 
     def _head(self, kind: int, array: np.ndarray) -> bytes:
-        self._number += 1
-        return head(self._number, kind, array)
+        self.number += 1
+        return head(self.number, kind, array)
 
     def _flow(self, begun: bytes, out: List[memoryview], into: List[_Into], lead: int) -> None:
         """Sends `out`: `lead` bytes of it at once, then as many as have come and are finished in `into`."""

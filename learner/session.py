@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import time
+import traceback
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, TypeVar, Union
 
 from . import contract
@@ -60,6 +61,7 @@ def run(train: Callable[[Session], T]) -> T:
             except Exception as error:
                 if not job._lost_another():
                     raise
+                traceback.clear_frames(error.__traceback__)
                 job._renew(PeerLost(f"{type(error).__name__}: {error}"))
     finally:
         job._close()
@@ -332,6 +334,7 @@ class Session:
         self._leave_overlay()
         if channel is None or self.world.alone:
             raise error
+        traceback.clear_frames(error.__traceback__)  # they hold the last world's arrays, and the next one needs room
         if self._saver is not None:
             self._saver.finish()
         deadline = time.monotonic() + NEXT_WORLD_WITHIN

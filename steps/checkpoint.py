@@ -264,7 +264,8 @@ class Helper:
 
     def _remove_marker(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._marker)
+            if not self._overtaken():  # it may be of the newer one's halt
+                os.unlink(self._marker)
 
     # --- reporting ------------------------------------------------------------------------------------------------
 

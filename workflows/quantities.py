@@ -100,11 +100,11 @@ def _nearest_duration(text: str) -> str:
     return spell_duration(max(1, math.ceil(sum(Fraction(amount) * _LOOSE_SECONDS[word] for amount, word in parts))))
 
 
-def number(text: str, most: float = 1e6, such_as: str = "0.5 or 4") -> float:
-    """A number >= 0, such as `0.5`."""
+def number(text: str, most: float = 1e6, such_as: str = "") -> float:
+    """A number >= 0, such as `0.5`, or what `such_as` says."""
     if not _NUMBER.fullmatch(text):
         milli = re.fullmatch(r"([0-9]{1,9})m", text)
-        fix = f"{int(milli[1]) / 1000:g}" if milli else f"a number such as {such_as}"
+        fix = f"{int(milli[1]) / 1000:g}" if milli and not such_as else f"a number such as {such_as or '0.5 or 4'}"
         raise ValueError(f"is {shown(text)}, not a number of 0 or more; write {fix}")
     value = float(text)
     if value > most:

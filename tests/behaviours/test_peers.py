@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from pathlib import Path
@@ -152,6 +153,48 @@ def test_one_that_fails_ends_the_job_with_its_code(user: User) -> None:
     """Not with the consequences that it has for the others."""
     job = user.train(peers(user, FAILS_AT="25"))
     assert user.failed(job) == "learner 2 exited with code 3"
+
+
+WORLDS = """
+import gc, os, weakref
+import numpy as np
+from ffdl import learner
+
+gc.disable()
+last = []
+
+def train(job):
+    print("generation", job.generation, "finds of the last one:", [one() for one in last], flush=True)
+    gradients = job.overlay().buckets({"w": np.zeros(1000)})
+    last[:] = [weakref.ref(gradients), weakref.ref(gradients["w"])]
+    step = 0
+    while step == 0 or gradients["w"][0] < 1:
+        gradients["w"] = os.path.exists(os.environ["JOB_STATE_DIR"] + "/gate")
+        gradients.ready()
+        gradients.wait()
+        step += 1
+        job.step(step)
+
+learner.run(train)
+"""
+
+
+def test_a_world_that_is_over_takes_no_memory(user: User) -> None:
+    """What is left of a large model for each learner that was lost would soon be too much."""
+    folder = worlds.world(user, **{**PEERS, "learners": 2})
+    (folder / "train.py").write_text(WORLDS)
+    job = user.train(folder)
+
+    def found() -> list[str]:
+        return re.findall(r"finds of the last one: (.*)", user.ffdl("logs", job).stdout)
+
+    for world in (1, 2):
+        user.wait_for(lambda wanted=2 * world: len(found()) >= wanted, "all of them in the world")
+        assert user.kill("learner"), user.story()
+    user.wait_for(lambda: len(found()) >= 6, "all of them in the last world")
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert set(found()) == {"[]", "[None, None]"}
 
 
 LONGER = """

@@ -6,6 +6,7 @@ import array as arrays
 import contextlib
 import os
 import random
+import re
 import signal
 import socket
 import threading
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ffdl.learner import rendezvous
+from ffdl.learner import overlay, rendezvous
 from ffdl.learner.overlay import Mismatch, Overlay, PeerLost
 from ffdl.learner.rendezvous import Place, admit, connect
 from tests.learner.learners import WAIT, Learners
@@ -265,6 +266,19 @@ def test_different_calls_are_an_error_that_names_them(shared_memory: bool, what:
     said = " ".join(Learners(2, body, shared_memory).results().values())
     assert {"length": "48 bytes", "type": "float32", "kind": "barrier"}[what] in said
     assert "all_reduce of the sum (40 bytes of float64) as its number 1" in said
+
+
+def test_on_different_machines_it_is_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They find that out among themselves, which is no call of the script's."""
+    monkeypatch.setattr(overlay, "_machine", lambda: os.urandom(32))
+
+    def body(overlay: Overlay) -> str:
+        with pytest.raises((Mismatch, PeerLost)) as raised:
+            overlay.all_reduce(np.ones(5 + overlay.rank))
+        return f"{overlay.transport}: {raised.value}"
+
+    said = " ".join(Learners(2, body, True).results().values())
+    assert re.search(r"tcp: this learner calls all_reduce of the sum \(4[08] bytes of float64\) as its number 1,", said)
 
 
 @WAYS

@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 
 from ffdl.learner import contract
-from tests.steps.pods import JOB_ID, TRAIN, WAIT, Job, expected_sum, until
+from ffdl.steps.checkpoint import Helper
+from ffdl.steps.effects import Annotate, DeletePod, Effect, Mark, Stop
+from ffdl.steps.view import LocalView
+from tests.steps.pods import JOB_ID, TOKEN, TRAIN, WAIT, Job, expected_sum, until
 
 TOGETHER = Path(__file__).parents[1] / "behaviours" / "world" / "train.py"  # shuffling, momentum, random numbers
 LEARNERS, STEPS = 3, 120
@@ -175,11 +178,8 @@ def test_an_address_that_an_older_one_has_replaced_is_written_again(job: Job) ->
     assert helper.wait(WAIT) == 0
 
 
-@pytest.mark.parametrize("look", [1.0, 3600.0])
-def test_a_halt_that_an_older_one_has_begun_is_none_of_the_resumed_job(job: Job, look: float) -> None:
-    """It was about to keep pods from starting when it stopped; now they are to start. Also where it has looked for a
-    newer one just before it stopped, and will not look again."""
-    job.constants["checkpoint.ALONE_LOOK"] = look
+def test_a_halt_that_an_older_one_has_begun_is_none_of_the_resumed_job(job: Job) -> None:
+    """It was about to keep pods from starting when it stopped; now they are to start."""
     job.configure(LOOP)
     old, _ = job.helper(), job.agent()
     until(lambda: job.report().get("message") == "training", "training")
@@ -198,3 +198,22 @@ def test_a_halt_that_an_older_one_has_begun_is_none_of_the_resumed_job(job: Job,
     job.job_file("go").touch()
     assert job.ended() == 0
     assert new.wait(WAIT) == 0
+
+
+@pytest.mark.parametrize("overtaken", [False, True])
+@pytest.mark.parametrize("effect", [Annotate({"a": "b"}), DeletePod("pod"), Mark(), Stop({"a": "b"})])
+def test_nothing_that_lasts_comes_of_an_older_one(
+    job: Job, monkeypatch: pytest.MonkeyPatch, effect: Effect, overtaken: bool
+) -> None:
+    """It had decided so before it stood still, and when it goes on it does that first."""
+    job.configure(LOOP)
+    monkeypatch.setenv(contract.ROOT_ENV, str(job.shared))
+    spec = contract.JobSpec.from_json((job.shared / "ffdl/config/job.json").read_text())
+    with contextlib.closing(LocalView(str(job.control))) as view:
+        helper = Helper(spec, JOB_ID, TOKEN, view)
+        if overtaken:
+            view.take_epoch()
+        helper._do([effect])
+        helper.journal.close()
+    done = bool(job.requests()) or (job.shared / "ffdl/helper/halted").exists()
+    assert done is not overtaken

@@ -237,6 +237,7 @@ def test_a_checkpoint_interval_may_count_steps() -> None:
         ({"cpus": 0.0001}, "write 0.001 or more"),
         ({"gpus": 0.5}, "write 0 or 1"),
         ({"gpus": -1}, "a number such as"),
+        ({"gpus": "500m"}, "write a number such as 1 or 4"),
         ({"learners": 0}, "write 1 to 10000"),
         ({"learners": 1.5}, "a number such as 1"),
         ({"learners": 10**9}, "write 1 to 10000"),

@@ -38,7 +38,8 @@ def train(job: learner.Session) -> np.ndarray:
     if job.world.servers:
         server = job.parameter_server(w, SGD(RATE, MOMENTUM), every=3, state=state["own"])
     else:
-        means = job.overlay().buckets({"upper": w[:HALF], "lower": w[HALF:]})
+        large = {"large": np.empty(1 << 18)}  # a bucket of its own
+        means = job.overlay().buckets({**large, "upper": w[:HALF], "lower": w[HALF:]})
     for step in range(state["step"], STEPS):
         while GATED and step == STEPS - 1:
             opened = np.array([os.path.exists(GATE)], np.int32)
@@ -61,8 +62,9 @@ def train(job: learner.Session) -> np.ndarray:
             state["own"] = server.state()
         else:
             for name, part in (("lower", gradient[HALF:]), ("upper", gradient[:HALF])):
-                means[name][...] = part
+                means[name] = part
                 means.ready(name)
+            means.ready()
             means.wait()
             velocity *= MOMENTUM
             velocity += np.concatenate([means["upper"], means["lower"]])
