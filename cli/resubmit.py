@@ -18,7 +18,8 @@ from .settings import Settings, Verb, job_argument
 def command(settings: Settings, job_id: str, from_checkpoint: bool, wait: bool, follow: bool) -> int:
     """Run a job again as a new one: same Workflow, same code. Prints `Model ID: training-…`.
 
-    It begins at the beginning, or with --from-checkpoint where the other one, which has failed, say, got to.
+    It begins at the beginning, or with --from-checkpoint at the last checkpoint that the job has stored, be it halted,
+    failed or still at work.
     """
     from ..engines.client import new_id_like
     from .submit import after_submission

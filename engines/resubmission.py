@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 
-from ..learner.contract import JobSpec
 from .base import Refused
 
 
@@ -13,9 +12,11 @@ def job_file(old: bytes, job_id: str, from_checkpoint: bool) -> bytes:
 
     Raises Refused where there can be none.
     """
-    spec = JobSpec.from_json(old.decode())
-    if from_checkpoint and spec.results is None:
-        raise Refused(
-            f"{job_id} keeps no results, and so no checkpoint to go on from: `ffdl resubmit {job_id}` begins anew"
-        )
-    return replace(spec, continues=job_id if from_checkpoint else "").to_json().encode()
+    values = json.loads(old)
+    values.pop("continues", None)
+    if from_checkpoint:
+        if values.get("results") is None:
+            again = f"`ffdl resubmit {job_id}` begins anew"
+            raise Refused(f"{job_id} keeps no results, and so no checkpoint to go on from: {again}")
+        values["continues"] = job_id
+    return (json.dumps(values, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()

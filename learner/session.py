@@ -367,6 +367,12 @@ class Session:
             channel.tell({"type": contract.MOVES, "generation": self.generation})
 
     def _finish(self) -> None:
+        """Tells the others that it calls no more. Raises PeerLost where this world is over: then it is not done."""
+        channel = self._channel
+        if channel is not None and self._follows:
+            channel.look()
+            if channel.broken or (channel.world.get("generation") != self.generation and not channel.ended):
+                raise PeerLost("another member of the job was lost")
         if self._overlay is not None:
             self._overlay.finish()
             self._overlay = None

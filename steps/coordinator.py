@@ -188,7 +188,7 @@ class Coordinator:
             member.moved = now if step != member.step else member.moved
             member.step, member.of = step, count(message.get("of"), member.of)
             member.metrics = metrics_of(message, member.metrics)
-            member.restarts = count(message.get("restarts"), None) or member.restarts
+            member.restarts = count(message.get("restarts"), member.restarts) or 0
             yield Send(conn, {"type": contract.HEARTBEAT, "epoch": self.epoch})
         elif kind == contract.CHECKPOINTED:
             step = count(message.get("step"), None)

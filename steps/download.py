@@ -17,6 +17,7 @@ from .storage import Objects, StoreError, credentials, open_store, retry_seconds
 
 RETRY_SECONDS = 300.0
 ARRIVED_FILE = "downloaded.jsonl"  # in JOURNAL_DIR
+CONTINUED_FILE = "continued"  # in JOURNAL_DIR: what the job goes on from is there
 STAGING_DIR = contract.JOB_DIR + "/.ffdl"
 
 
@@ -72,18 +73,21 @@ def bring_code(job: step.Job, results: Objects | None, stop: Stop) -> None:
 
 
 def bring_checkpoint(job: step.Job, results: Objects, patience: Patience, stop: Stop) -> None:
-    """The job's own last checkpoint, where its volume was lost; else that of the job that it goes on from."""
+    """The last checkpoint of the job that it goes on from, once; then its own, where its volume was lost."""
+    root, members = contract.path(contract.CHECKPOINT_DIR), in_step(job.spec)
 
     def restored(job_id: str) -> bool:
-        root, prefix = contract.path(contract.CHECKPOINT_DIR), f"{job_id}/checkpoints/"
-        return restore.restore(results, prefix, root, patience, stop, step.say, in_step(job.spec))
+        return restore.restore(results, f"{job_id}/checkpoints/", root, patience, stop, step.say, members)
 
-    other = job.spec.continues
-    if restored(job.id) or not other:
-        return
-    step.say(f"going on from {other}")
-    if not restored(other):
-        raise StoreError(f"there is no checkpoint of {other} in {results.where}", permanent=True)
+    other, begun = job.spec.continues, contract.path(f"{contract.JOURNAL_DIR}/{CONTINUED_FILE}")
+    if other and not os.path.exists(begun):  # a part of it may be there already, and have been stored as this job's
+        step.say(f"going on from {other}")
+        if not restored(other):
+            raise StoreError(f"there is no checkpoint of {other} in {results.where}", permanent=True)
+        if not restore.is_there(root, members):
+            raise StoreError(f"no checkpoint of {other} in {results.where} is whole", permanent=True)
+        contract.atomic_write(begun, b"")
+    restored(job.id)
 
 
 def bring_data(job: step.Job, patience: Patience, stop: Stop) -> None:

@@ -14,11 +14,12 @@ class Pace:
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
+        self._of = 0
 
     def remaining(self, step: int, of: int, now: float) -> float | None:
         """Seconds until step `of`; None while unknown. `now` in seconds of any one clock."""
-        if self._first is None or step < self._first[1]:
-            self._first = (now, step)
+        if self._first is None or step < self._first[1] or of != self._of:  # of more learners than before
+            self._first, self._of = (now, step), of
         seconds, steps = now - self._first[0], step - self._first[1]
         return (of - step) * seconds / steps if steps > 0 and seconds > 0 else None
 

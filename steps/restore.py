@@ -101,7 +101,7 @@ def restore(
 ) -> bool:
     """Brings the newest whole checkpoint beneath `prefix` to `root`, a folder at a time, and a script's own snapshot.
 
-    Whether there is any. Of the folders `in_step` it is the newest that all of them have. Raises StoreError if the
+    Whether the store has any. Of the folders `in_step` it is the newest that all of them have. Raises StoreError if the
     store has some and lets none be read: starting over would throw away what is still there.
     """
     entries = patience.run(lambda: list(objects.list(prefix)))
@@ -119,6 +119,16 @@ def restore(
     if own and (begun or not own_files(root)):
         _restore_files(objects, prefix, root, patience, stop, say)
     return own or bool(found)
+
+
+def is_there(root: str, in_step: Sequence[str]) -> bool:
+    """Whether there is something to go on from in `root`: a step that all of `in_step` have, or, where these are none,
+    any folder; or a script's own files."""
+    if in_step:
+        checkpoints = bool(_common([{one.identity for one in _committed_here(root, where)} for where in in_step]))
+    else:
+        checkpoints = any(_committed_here(root, where) for where in folders(root))
+    return checkpoints or bool(own_files(root))
 
 
 def common_steps(found: Mapping[str, Sequence[Remote]], folders: Sequence[str]) -> list[tuple[int, int]]:

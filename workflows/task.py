@@ -95,7 +95,7 @@ def _check(job: TrainingJob, code: bytes | None) -> None:
 
 def dump(job: TrainingJob) -> str:
     """Everything decided about `job`, as JSON; `load` reads it."""
-    return json.dumps({**asdict(job), "format": 1}, sort_keys=True)
+    return json.dumps({**asdict(job), "spec": json.loads(job.spec.to_json()), "format": 1}, sort_keys=True)
 
 
 def load(text: str) -> TrainingJob:

@@ -302,8 +302,8 @@ class LocalEngine:
         old = self._home.job(job_id)
         workflow = records.again(old)
         self._check(workflow)
-        begins = records.beginning(old, from_checkpoint)
-        spawn(self._home.create(new_id, lambda job: records.copy(old, job, workflow, begins)))
+        job_json = records.job_file_again(old, from_checkpoint)
+        spawn(self._home.create(new_id, lambda job: records.copy(old, job, workflow, job_json)))
 
     def delete(self, job_id: str, results: bool = False) -> None:
         from . import deletion

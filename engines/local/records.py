@@ -66,33 +66,33 @@ def again(old: Job) -> dict[str, Any]:
     return again | ({"status": {"storedTemplates": stored}} if stored else {})
 
 
-def beginning(old: Job, from_checkpoint: bool) -> bytes:
-    """JOB_FILE of the job that runs `old` again. Raises Refused."""
-    try:
-        return job_file((old.objects / "configmaps" / old.id / contract.JOB_FILE).read_bytes(), old.id, from_checkpoint)
-    except FileNotFoundError:
-        if from_checkpoint:
-            raise Refused(f"{old.id} is no training job: it has no checkpoint to go on from") from None
-        return b""
+def job_file_again(old: Job, from_checkpoint: bool) -> bytes | None:
+    """JOB_FILE of the job that runs `old` again; None for what is no training job. Raises Refused."""
+    if is_training_job(old.workflow()):
+        name = old.objects / "configmaps" / old.id / contract.JOB_FILE
+        return job_file(name.read_bytes(), old.id, from_checkpoint)
+    if from_checkpoint:
+        raise Refused(f"{old.id} is no training job: it has no checkpoint to go on from")
+    return None
 
 
-def copy(old: Job, job: Job, workflow: dict[str, Any], begins: bytes) -> None:
+def copy(old: Job, job: Job, workflow: dict[str, Any], job_json: bytes | None) -> None:
     """Writes the record of `job`, which runs the `workflow` of `old` again with the same objects and environment.
 
-    `begins` is its `beginning`.
+    `job_json` is its `job_file_again`.
     """
     metadata = {**workflow["metadata"], "name": job.id, "uid": token(), "creationTimestamp": _now()}
     _write_workflow(job, {**workflow, "metadata": metadata})
     shutil.copy2(old.path / "environment.json", job.path / "environment.json")
-    training = is_training_job(workflow)
+    training = job_json is not None
     for kind in ("configmaps", "secrets"):
         for folder in sorted((old.objects / kind).glob("*")):
             name = folder.name.replace(old.id, job.id) if training else folder.name  # ours bear the job's name
             shutil.copytree(folder, job.objects / kind / name)
-    if training:
+    if job_json is not None:
         secret = job.objects / "secrets" / job.id / contract.TOKEN_FILE
         contract.atomic_write(str(secret), token().encode(), 0o600)
-        contract.atomic_write(str(job.objects / "configmaps" / job.id / contract.JOB_FILE), begins, 0o600)
+        contract.atomic_write(str(job.objects / "configmaps" / job.id / contract.JOB_FILE), job_json, 0o600)
 
 
 def token() -> str:

@@ -454,6 +454,63 @@ def test_a_damaged_part_of_a_step_takes_all_back(together: Job) -> None:
     assert saved(job) == [[20], [], [20]]
 
 
+OTHER = "training-otherother"
+
+
+def becomes_another(job: Job) -> None:
+    """What the job has stored is another one's, from which it is to go on."""
+    job.stored.rename(job.stored.with_name(OTHER))
+    lose_volume(job)
+    job.write_spec(continues=OTHER)
+
+
+def test_what_a_job_goes_on_from_is_brought_once(job: Job) -> None:
+    """From then on it has its own checkpoints, and nothing of the other one's is of any use to it."""
+    job.good("download")
+    job.checkpoint(20)
+    (job.checkpoints / "mine").write_text("of a script")
+    job.good("ship", "--checkpoints")
+    becomes_another(job)
+    said = job.good("download")
+    assert f"going on from {OTHER}" in said
+    assert checkpoint.committed(str(job.checkpoints))[0].step == 20
+    assert (job.checkpoints / "mine").read_text() == "of a script"
+    job.checkpoint(30)
+    shutil.rmtree(job.stored.with_name(OTHER))
+    assert OTHER not in job.good("download")
+    assert checkpoint.committed(str(job.checkpoints))[0].step == 30
+
+
+def test_what_several_go_on_from_is_brought_whole(together: Job) -> None:
+    """Killed, or halted, when some had theirs, which the helper has stored already as this job's."""
+    job = together
+    for where in TOGETHER:
+        job.checkpoint(20, where=where)
+    job.good("ship", "--checkpoints")
+    becomes_another(job)
+    shutil.copytree(job.stored.with_name(OTHER) / "checkpoints/learner-1", job.checkpoints / "learner-1")
+    job.good("ship", "--checkpoints")
+    assert (job.stored / "checkpoints/learner-1/step-20").is_dir()
+    job.good("download")
+    assert saved(job) == [[20], [20], [20]]
+
+
+@pytest.mark.parametrize("damage", ["torn", "none in common"])
+def test_a_job_that_can_not_go_on_from_what_it_was_told_fails(together: Job, damage: str) -> None:
+    """Beginning anew is what its user did not ask for."""
+    job = together
+    for step, where in zip((10, 20, 20), TOGETHER, strict=True):
+        job.checkpoint(20 if damage == "torn" else step, where=where)
+    job.good("ship", "--checkpoints")
+    becomes_another(job)
+    if damage == "torn":
+        (job.stored.with_name(OTHER) / "checkpoints/learner-2/step-20/arrays.bin").write_bytes(b"torn")
+    for _ in range(2):
+        assert f"no checkpoint of {OTHER} in " in job.red("download")
+    shutil.rmtree(job.stored.with_name(OTHER))
+    assert f"there is no checkpoint of {OTHER} in " in job.red("download")
+
+
 def test_a_torn_checkpoint_is_never_restored(job: Job) -> None:
     """Cut or flipped at any byte, a checkpoint in the store is passed over for the one before it."""
     print("seed", SEED)
