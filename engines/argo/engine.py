@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -273,6 +274,8 @@ class ArgoEngine:
         from .submission import submit
 
         workflow = self.workflow(job_id)
+        # Argo has put the old name in where volumes name the job's ConfigMap and Secrets: the new one has its own
+        spec = json.loads(json.dumps(workflow["spec"]).replace(job_id, "{{workflow.name}}"))
         config = objects.decoded(self._api.get(CONFIG_MAPS, job_id).get("binaryData"))
         config[contract.JOB_FILE] = job_file(config[contract.JOB_FILE], job_id, from_checkpoint)
         if contract.CODE_FILE not in config:
@@ -283,7 +286,7 @@ class ArgoEngine:
         for suffix in ("", objects.PULL, objects.STORE):
             if (found := self._api.find(SECRETS, job_id + suffix)) is not None:
                 secrets[suffix] = objects.decoded(found.get("data"))
-        submit(self._api, self.site, new_id, workflow, config, secrets)
+        submit(self._api, self.site, new_id, {**workflow, "spec": spec}, config, secrets)
 
     def delete(self, job_id: str, results: bool = False) -> None:
         if self._find(job_id) is None and records.find(self._api, job_id) is None:

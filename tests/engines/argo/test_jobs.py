@@ -222,6 +222,7 @@ def test_a_job_runs_again_with_a_token_of_its_own(team: Tenant, argo: ArgoEngine
     assert old["token"] != new["token"]
     assert old["env.json"] == new["env.json"]
     assert team.api.get("configmaps", first)["binaryData"] == team.api.get("configmaps", second)["binaryData"]
+    assert first not in json.dumps(team.api.get("workflows", second)["spec"]), "its pods are given the other one's"
     assert team.api.get("secrets", f"{second}-store")["data"] == team.api.get("secrets", f"{first}-store")["data"]
 
 
