@@ -15,8 +15,10 @@ import json, os, signal, time
 own = os.environ
 task = json.loads(own["TF_CONFIG"])["task"]
 about = json.dumps([task, "LEARNER_ID" in own, own["NUM_GPUS"], own["SAID"]])
-with open(os.path.join(own["JOB_STATE_DIR"], f"{task['type']}-{task['index']}"), "w") as stream:
+name = os.path.join(own["JOB_STATE_DIR"], f"{task['type']}-{task['index']}")
+with open(name + ".part", "w") as stream:
     stream.write(own["TF_CONFIG"])
+os.rename(name + ".part", name)
 os.write(1, f"{about}\\n".encode())
 while task["type"] == "ps":
     signal.pause()
