@@ -241,8 +241,6 @@ class Session:
 
     def look(self) -> None:
         """Hears what the job has to say. Raises PeerLost when this world is over."""
-        if self._saver is not None:  # it may take its time, in which another may be lost
-            self._saver.finish()
         channel = self._channel
         if channel is not None and self._follows:
             channel.look()
@@ -370,6 +368,8 @@ class Session:
 
     def _finish(self) -> None:
         """Tells the others that it calls no more. Raises PeerLost where this world is over: then it is not done."""
+        if self._saver is not None:  # it may take its time, in which another may be lost
+            self._saver.finish()
         channel = self._channel
         if channel is not None and self._follows:
             channel.look()
