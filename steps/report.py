@@ -10,16 +10,17 @@ from .members import words
 
 
 class Pace:
-    """Steps per second since the first step that was seen, for the time that remains."""
+    """Steps per second since the first step that was seen, or that was done again, for the time that remains."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
-        self._of = 0
+        self._last = self._of = 0
 
     def remaining(self, step: int, of: int, now: float) -> float | None:
         """Seconds until step `of`; None while unknown. `now` in seconds of any one clock."""
-        if self._first is None or step < self._first[1] or of != self._of:  # of more learners than before
+        if self._first is None or step < self._last or of != self._of:  # of more learners than before
             self._first, self._of = (now, step), of
+        self._last = step
         seconds, steps = now - self._first[0], step - self._first[1]
         return (of - step) * seconds / steps if steps > 0 and seconds > 0 else None
 

@@ -141,6 +141,20 @@ def test_a_halted_job_shows_its_last_step_with_what_was_measured_there() -> None
     assert (shown["step"], shown["of"], shown["checkpoint"], shown["metrics"]) == (36, 60, 36, {"loss": 0.25})
 
 
+def test_what_remains_is_told_by_the_pace_since_steps_were_done_again() -> None:
+    """One that was killed goes back to its checkpoint: what it did before is not to be taken for standing still."""
+    job, pace = make(), Pace()
+    job.message(1, join(0), 0.0)
+
+    def remaining(step: int, now: float) -> float | None:
+        job.message(1, {"type": "heartbeat", "step": step, "of": 1000, "running": True}, now)
+        shown: float | None = report(job, pace, now, 0.0)["eta"]
+        return shown
+
+    assert [remaining(100, 10.0), remaining(200, 20.0)] == [None, 80.0]
+    assert [remaining(101, 40.0), remaining(201, 50.0)] == [None, 79.9]
+
+
 def test_halt_and_end_race() -> None:
     """A learner that is done in the moment of the halt is done; the others halt; the resumed job leaves it out."""
     job = make(2)
