@@ -66,7 +66,7 @@ class Agent:
         self._command: Command | None = None
         self._memory = MemoryCgroup()
         self._world: Message | None = None
-        self._generation = 0  # of the world in which the command was started, or went on
+        self._generation = 0  # of the world in which the command was started, or says that it went on
         self._broken = False  # that world is over, and the next has not been announced
         self._still, self._written = Still(), Written(identity)
         self._renewing: float | None = None  # deadline of a command that can't go on in another world by itself
@@ -82,7 +82,7 @@ class Agent:
         self._terminated = self._said_shell = False
         logs = os.path.join(contract.path(contract.LOG_DIR), identity.name)
         self._output = Output(logs, identity.job_id, identity.name, extractor(identity.spec.metrics))
-        heard = Heard(self._place, self._whole_place, self._committed)
+        heard = Heard(self._place, self._whole_place, self._moved, self._committed)
         self._script = Script(
             identity.run_dir, self._selector, self._output, heard, self._door, no_worlds(identity.spec)
         )
@@ -219,9 +219,8 @@ class Agent:
             if self._pending is None and self._restart_at is None:
                 self._start(now)
         elif renewed and self.identity.together:
-            if self._script.renew():
-                self._generation = int(world.get("generation", 0))
-            elif self._renewing is None:
+            follows = self._script.renew()
+            if not follows and self._renewing is None:
                 self._begin_anew(self._command, "the learners begin anew from their last checkpoint", now)
 
     @property
@@ -321,6 +320,11 @@ class Agent:
         alone = not self.identity.together or (self.identity.role == contract.LEARNER and not self.spec.lockstep)
         return alone or (self._world or {}).get("generation") != self._generation
 
+    @property
+    def _missed(self) -> bool:
+        """There is another world than the one in which the command has ended, and the others need it there."""
+        return self.spec.lockstep and not self._broken and (self._world or {}).get("generation") != self._generation
+
     def _keep_moving(self, command: Command, now: float) -> None:
         if self.identity.together and self._still.too_long(command, now):
             self._output.say(f"the command was stopped {STILL_MOST:.0f} s ago, and the other learners wait for it")
@@ -365,7 +369,8 @@ class Agent:
         self._written.make_readable()
         if self._leaving is not None:
             return
-        if self._renewing is not None and self._halting is None and not (self.identity.serves and out_of_memory):
+        again = self._renewing is not None or self._missed
+        if again and self._halting is None and not (self.identity.serves and out_of_memory):
             self._renewing, self._signalled = None, False
             if self._broken:
                 self._restart_at = now
@@ -436,6 +441,9 @@ class Agent:
     def _place(self, follows: bool) -> Message:
         assert self._world is not None
         return told.place(self.identity, self._world, self._link.epoch, follows)
+
+    def _moved(self, generation: int) -> None:
+        self._generation = generation
 
     def _committed(self, step: int) -> None:
         make_readable(os.path.join(self.identity.checkpoint_dir, f"step-{step}"))

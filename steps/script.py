@@ -18,10 +18,11 @@ from .sessions import Sessions
 @dataclass(frozen=True)
 class Heard:
     """Whom to ask and to tell. `place` makes what a script is told when it begins, who follows or not, `world` the
-    world as it is; `committed` hears of each checkpoint."""
+    world as it is; `moved` hears of the generation in which a script goes on, `committed` of each checkpoint."""
 
     place: Callable[[bool], Message]
     world: Callable[[], Message]
+    moved: Callable[[int], None]
     committed: Callable[[int], None]
 
 
@@ -139,7 +140,10 @@ class Script:
         elif kind == contract.LISTENER and self._door is not None:
             self._sessions.hand(descriptor, {"type": contract.LISTENER}, self._door)
         elif kind == contract.MOVES:
-            self._sessions.moves(descriptor, message.get("generation") == self._generation)
+            there = message.get("generation") == self._generation
+            self._sessions.moves(descriptor, there)
+            if there and self._generation is not None:
+                self._heard.moved(self._generation)
         elif kind == contract.HALTED:
             session.halted = self.halted = True
         elif kind == "bye":

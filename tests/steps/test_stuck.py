@@ -1,4 +1,4 @@
-"""A process that waits in a call for a learner that is lost will not go on by itself."""
+"""A process that waits in a call for a learner that is lost, or that has just ended, will not go on by itself."""
 
 from __future__ import annotations
 
@@ -74,3 +74,46 @@ def test_it_is_started_again_in_the_next_world(job: Job) -> None:
     assert [job.ended(index) for index in range(2)] == [0, 0]
     assert helper.wait(WAIT) == 0
     assert job.log(0).count("generation ") == 2
+
+
+LATE = """
+import os, signal, time
+from ffdl import learner
+
+index = int(os.environ["LEARNER_ID"]) - 1
+
+def wait_for(name):
+    while not os.path.exists("../" + name):
+        time.sleep(0.05)
+
+def last(finishing):
+    finishing()  # it hears no more, from here on, what becomes of this world
+    open("../finished", "w").close()
+    wait_for("next")
+
+def train(job):
+    print("generation", job.generation, flush=True)
+    if job.generation == 1 and index == 0:
+        finishing, job._finish = job._finish, lambda: last(finishing)
+        return
+    if job.generation == 1 and index == 1:
+        wait_for("finished")
+        os.kill(os.getpid(), signal.SIGKILL)
+    open("../next", "w").close()
+    job.overlay().barrier()
+
+learner.run(train)
+"""
+
+
+def test_one_that_ends_while_the_next_world_begins_is_started_there(job: Job) -> None:
+    """Its agent has heard of that world, its script has not: what it has done is not done there."""
+    job.script("train.py", LATE)
+    job.configure(f"exec {sys.executable} train.py", learners=2, distribution="peer", halt_grace=1.0)
+    helper = job.helper()
+    for index in range(2):
+        job.agent(index)
+    assert [job.ended(index) for index in range(2)] == [0, 0]
+    assert helper.wait(WAIT) == 0
+    said = [[line for line in job.log(index).splitlines() if line.startswith("generation ")] for index in range(2)]
+    assert said == [["generation 1", "generation 2"]] * 2
