@@ -53,18 +53,30 @@ def run(train: Callable[[Session], T]) -> T:
     try:
         while True:
             try:
-                result = train(job)
-                job._finish()
-                return result
+                with _finishing(job):
+                    return train(job)
             except PeerLost as error:
                 job._renew(error)
             except Exception as error:
                 if not job._lost_another():
                     raise
-                traceback.clear_frames(error.__traceback__)
-                job._renew(PeerLost(f"{type(error).__name__}: {error}"))
+                lost = PeerLost(f"{type(error).__name__}: {error}")
+                lost.__cause__ = error
+                job._renew(lost)
     finally:
         job._close()
+
+
+@contextlib.contextmanager
+def _finishing(job: Session) -> Iterator[None]:
+    """A script that ends itself, with `sys.exit()`, has finished as well."""
+    try:
+        yield
+    except SystemExit as ending:
+        if not ending.code:
+            job._finish()
+        raise
+    job._finish()
 
 
 @contextlib.contextmanager
@@ -77,8 +89,8 @@ def session() -> Iterator[Session]:
     """
     job = Session()
     try:
-        yield job
-        job._finish()
+        with _finishing(job):
+            yield job
     finally:
         job._close()
 
@@ -334,7 +346,7 @@ class Session:
         self._leave_overlay()
         if channel is None or self.world.alone:
             raise error
-        traceback.clear_frames(error.__traceback__)  # they hold the last world's arrays, and the next one needs room
+        _free(error)
         if self._saver is not None:
             self._saver.finish()
         deadline = time.monotonic() + NEXT_WORLD_WITHIN
@@ -432,6 +444,14 @@ class Session:
             self._channel.drop()
         self._channel = self._saver = None
         self._halt = False
+
+
+def _free(error: BaseException) -> None:
+    """Frees what the frames of an error and of those that led to it hold: the next world's arrays need the room."""
+    found = [error]
+    for one in found:
+        traceback.clear_frames(one.__traceback__)
+        found += [each for each in (one.__cause__, one.__context__) if each is not None and each not in found]
 
 
 def _say(text: str) -> None:

@@ -251,6 +251,16 @@ def test_one_that_works_longer_than_the_others_is_told_so(user: User) -> None:
     assert "none any more: it has finished" in log
 
 
+@pytest.mark.parametrize("code", ["0", ""])
+def test_a_script_that_ends_itself_where_it_has_finished_is_not_taken_for_lost(user: User, code: str) -> None:
+    """`sys.exit()` is how many a main function ends."""
+    last = "    if job.rank == 0:\n        raise SystemExit(CODE)\n"
+    script = LONGER.replace("\nlearner", last.replace("CODE", code) + "\nlearner")
+    job = user.train(user.script(script, **{**PEERS, "learners": 2}))
+    assert user.failed(job) == "learner 2 exited with code 1"
+    assert "none any more: it has finished" in user.ffdl("logs", "--learner", "2", job).stdout
+
+
 FRAMEWORK = """
 import json, os, socket, sys, time
 

@@ -462,11 +462,41 @@ learner.run(train)
     assert committed(agent) == [7, 6, 5]
 
 
-LONG_WAIT = """
+SLOW_DISK = """
+import threading
 from ffdl import learner
-from ffdl.learner import session
+from ffdl.learner import checkpoint
 
-session.NEXT_WORLD_WITHIN = 0.0
+going_on = threading.Event()
+write = checkpoint.write
+
+def slow(*arguments, **options):
+    assert going_on.wait(30), "no step while the disk was at it"
+    return write(*arguments, **options)
+
+def train(job):
+    checkpoint.write = slow
+    for step in range(1, 11):
+        job.step(step, state={"step": step})
+    going_on.set()
+
+learner.run(train)
+"""
+
+
+def test_a_step_does_not_wait_for_the_disk_and_the_end_does(agent: AgentEnd, start: Start) -> None:
+    """While a checkpoint is written, those that train together go on; it is there when they have finished."""
+    agent.world |= {"size": 2, "addresses": [["", 0], ["", 0]], "key": "00", "step": -1, "steps": 5}
+    agent.world.pop("interval", None)
+    finish(start(SLOW_DISK, env=env(agent)))
+    assert committed(agent)[0] == 5
+
+
+LONG_WAIT = """
+import sys
+from ffdl import learner
+
+sys.modules[learner.Session.__module__].NEXT_WORLD_WITHIN = 0.0
 
 def train(job):
     print("generation", job.generation, job.rank, job.size, flush=True)
