@@ -63,6 +63,7 @@ def description(status: JobStatus, now: float) -> list[str]:
         ("Name", text.printable(status.name)),
         ("Id", status.id),
         ("Description", text.printable(status.description)),
+        ("Continues", text.printable(status.continues)),
         ("State", _state(status)),
         ("Reason", text.printable(status.reason)),
         ("Warning", text.printable(status.warning)),

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+from ..learner import contract
 from .base import Refused
+
+
+def summarized(workflow: dict[str, Any], job_id: str, from_checkpoint: bool) -> dict[str, Any]:
+    """`workflow`, that of `job_id`, with what `ffdl show` says of a job that runs it again."""
+    metadata = workflow["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if contract.ANNOTATION_SUMMARY not in annotations:
+        return workflow
+    summary = json.loads(annotations[contract.ANNOTATION_SUMMARY])
+    summary.pop("continues", None)
+    if from_checkpoint:
+        summary["continues"] = job_id
+    annotations = {**annotations, contract.ANNOTATION_SUMMARY: json.dumps(summary, ensure_ascii=False)}
+    return {**workflow, "metadata": {**metadata, "annotations": annotations}}
 
 
 def job_file(old: bytes, job_id: str, from_checkpoint: bool) -> bytes:

@@ -33,7 +33,8 @@ FRESH = 30.0  # seconds for which an ETA that has passed still counts
 @dataclass(frozen=True)
 class JobStatus:
     """What is known of a job. Times are unix seconds, `eta` seconds, `progress` 0 to 1; `cpus`, `gpus` and
-    `memory` (bytes) are one learner's. `checkpoint` is the step of the newest that our library has committed.
+    `memory` (bytes) are one learner's. `checkpoint` is the step of the newest that our library has committed;
+    `continues` the job from whose checkpoint this one has gone on.
 
     `reason` is one line: why the job waits or failed; `warning` another: that its image is not what was asked for, or
     out of date. `attempts` is the most any learner has begun (1: the first),
@@ -48,6 +49,7 @@ class JobStatus:
     framework: str = ""
     version: str = ""
     description: str = ""
+    continues: str = ""
     learners: int = 1
     cpus: float | None = None
     gpus: int = 0
@@ -124,6 +126,7 @@ def job_status(
         framework=summary.get("framework", ""),
         version=summary.get("version", ""),
         description=summary.get("description", ""),
+        continues=str(summary.get("continues", "")),
         learners=summary.get("learners", max(1, len(learners))),
         cpus=summary.get("cpus"),
         gpus=summary.get("gpus", 0),

@@ -270,10 +270,10 @@ class ArgoEngine:
             raise Refused(f"{name} is being stopped: there is nothing to {verb}")
 
     def resubmit(self, job_id: str, new_id: str, from_checkpoint: bool = False) -> None:
-        from ..resubmission import job_file
+        from ..resubmission import job_file, summarized
         from .submission import submit
 
-        workflow = self.workflow(job_id)
+        workflow = summarized(self.workflow(job_id), job_id, from_checkpoint)
         # Argo has put the old name in where volumes name the job's ConfigMap and Secrets: the new one has its own
         spec = json.loads(json.dumps(workflow["spec"]).replace(job_id, "{{workflow.name}}"))
         config = objects.decoded(self._api.get(CONFIG_MAPS, job_id).get("binaryData"))

@@ -297,10 +297,11 @@ class LocalEngine:
         (self._home.path / "active" / job.id).touch()
 
     def resubmit(self, job_id: str, new_id: str, from_checkpoint: bool = False) -> None:
+        from ..resubmission import summarized
         from . import records
 
         old = self._home.job(job_id)
-        workflow = records.again(old)
+        workflow = summarized(records.again(old), job_id, from_checkpoint)
         self._check(workflow)
         job_json = records.job_file_again(old, from_checkpoint)
         spawn(self._home.create(new_id, lambda job: records.copy(old, job, workflow, job_json)))

@@ -20,12 +20,14 @@ def test_what_was_stopped_goes_on_as_a_new_job(user: User, short_model: bytes) -
     assert user.until_over(first).state == "FAILED"
     assert f"ffdl resubmit --from-checkpoint {first} " in user.ffdl("show", first).stderr
     second = again(user, first, "--from-checkpoint")
+    assert f"\nContinues    {first}\n" in user.ffdl("show", second).stdout
     user.until_step(second, 50)
     user.open_gate(second)
     assert user.until_over(second).state == "COMPLETED", user.story()
     assert user.model(second) == short_model
     assert "restored at None" not in user.ffdl("logs", second).stdout
     third = again(user, second)
+    assert "Continues" not in user.ffdl("show", third).stdout
     user.until_step(third, 1)
     user.open_gate(third)
     assert user.until_over(third).state == "COMPLETED", user.story()
