@@ -141,9 +141,14 @@ class Overlay:
         return Buckets(self, like, kind, operation)
 
     def finish(self) -> None:
-        """Leaves, having done all its work: what others still call raises Mismatch there, and says so."""
+        """Leaves, having done all its work: what others still call raises Mismatch there, and says so.
+
+        What is still on its way is done first. Raises PeerLost, Mismatch where it can't be.
+        """
+        if self._last is not None and not self._last.done():
+            self._last.result()
         transport = self._shared or self._ring
-        if transport is not None and self._error is None and (self._last is None or self._last.done()):
+        if transport is not None and self._error is None:
             transport.finish()
         self.close()
 

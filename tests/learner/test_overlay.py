@@ -308,6 +308,23 @@ def test_one_that_has_finished_is_not_taken_for_lost(shared_memory: bool) -> Non
 
 
 @WAYS
+def test_one_that_finishes_does_first_what_nobody_has_waited_for(shared_memory: bool) -> None:
+    """A forgotten `wait` at the end of one learner's training must not end the others'."""
+
+    def body(overlay: Overlay) -> float:
+        large = np.full(1 << 20, 1.0 + overlay.rank)
+        if overlay.rank == 0:
+            overlay.all_reduce_async(large)
+            overlay.finish()
+        else:
+            time.sleep(0.2)  # the other one is at its end by now
+            overlay.all_reduce(large)
+        return float(large.min() + large.max())
+
+    assert Learners(2, body, shared_memory).results() == {0: 6.0, 1: 6.0}
+
+
+@WAYS
 def test_one_that_is_killed_is_an_error_at_once(shared_memory: bool) -> None:
     """At any moment, in whatever it did: the others must not wait for it. What they had in common goes with them."""
     dice = random.Random(seed := random.randrange(2**32))
