@@ -10,7 +10,7 @@ import numpy as np
 from .contract import LOOK_EVERY as LOOK_EVERY
 
 OPERATIONS = ("sum", "mean", "max")
-ALL_GATHER, BARRIER, BROADCAST = range(3, 6)  # after the all-reduces of OPERATIONS; a broadcast of rank r is + r
+ALL_GATHER, BARRIER, EMPTY, BROADCAST = range(3, 7)  # after the all-reduces of OPERATIONS; a broadcast of rank r is + r
 NONE = (1 << 32) - 1  # the kind of what one calls that has finished
 _HEAD = struct.Struct("=QIIQ")  # its number, kind, type of elements, bytes
 
@@ -42,6 +42,6 @@ def said(begun: bytes) -> str:
     number, kind, dtype, size = _HEAD.unpack_from(begun)
     if kind == NONE:
         return "none any more: it has finished"
-    names = [*(f"all_reduce of the {operation}" for operation in OPERATIONS), "all_gather", "barrier"]
+    names = [*(f"all_reduce of the {operation}" for operation in OPERATIONS), "all_gather", "barrier", "empty"]
     what = names[kind] if kind < len(names) else f"broadcast of rank {kind - BROADCAST}"
     return f"{what} ({size} bytes of {np.dtype(chr(dtype >> 8) + str(dtype & 0xFF)).name}) as its number {number}"

@@ -115,7 +115,7 @@ class Overlay:
         are such ones, nothing is copied.
 
         All learners are to make the same ones, in the same order among their collectives, and keep them: the memory is
-        theirs to the end. Raises OSError where there is no room, PeerLost.
+        theirs to the end. Raises OSError where there is no room, PeerLost, Mismatch.
         """
         shared, kind = self._shared, np.dtype(dtype)
         if shared is None:

@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from .collective import ALL_GATHER, BARRIER, BROADCAST, NONE, OPERATIONS, add, chunks, finish, head, said
+from .collective import ALL_GATHER, BARRIER, BROADCAST, EMPTY, NONE, OPERATIONS, add, chunks, finish, head, said
 from .common_memory import BEGIN, CommonMemory
 from .errors import Mismatch
 
@@ -34,6 +34,7 @@ class Shared:
 
         Raises OSError where there is no room for it.
         """
+        self._meet(self._head(EMPTY, np.broadcast_to(np.zeros((), dtype), length)))
         size = length * dtype.itemsize
         return self._common.make(max(size, 1))[:size].view(dtype)
 

@@ -268,6 +268,18 @@ def test_different_calls_are_an_error_that_names_them(shared_memory: bool, what:
     assert "all_reduce of the sum (40 bytes of float64) as its number 1" in said
 
 
+def test_memory_that_only_one_makes_is_a_mistake_too() -> None:
+    """The others call something else meanwhile, and nobody would ever take what it hands over."""
+
+    def body(overlay: Overlay) -> str:
+        with pytest.raises(Mismatch) as raised:
+            overlay.empty(5) if overlay.rank == 1 else overlay.barrier()
+        return str(raised.value)
+
+    said = Learners(2, body, True).results()
+    assert said[1].startswith("this learner calls empty (20 bytes of float32) as its number 1, rank 0 barrier")
+
+
 def test_on_different_machines_it_is_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
     """They find that out among themselves, which is no call of the script's."""
     monkeypatch.setattr(overlay, "_machine", lambda: os.urandom(32))
