@@ -204,13 +204,17 @@ class JobSpec:
 
     @classmethod
     def from_json(cls, text: str) -> "JobSpec":
-        """Raises ValueError for a format this version does not know."""
+        """Raises ValueError for what this version does not know."""
         values = json.loads(text)
         if values.get("format") != 1:
             raise ValueError(f"job.json has format {values.get('format')}; this version reads format 1")
         for key in ("data", "results"):
             if values.get(key) is not None:
                 values[key] = Store(**values[key])
+        unknown = sorted(values.keys() - cls.__dataclass_fields__.keys())
+        if unknown:
+            what = ", ".join(map(repr, unknown))
+            raise ValueError(f"job.json has {what}, of a newer ffdl: images are to be as new as who submits with them")
         return cls(**values)
 
     @property

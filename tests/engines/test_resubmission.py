@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,11 @@ def test_only_a_job_that_goes_on_from_another_says_so() -> None:
     assert JobSpec.from_json(goes_on.decode()).continues == "training-a"
     assert JobSpec.from_json(job_file(goes_on, "training-b", from_checkpoint=True).decode()).continues == "training-b"
     assert job_file(goes_on, "training-b", from_checkpoint=False) == plain
+
+
+def test_what_an_older_image_does_not_know_is_named() -> None:
+    with pytest.raises(ValueError, match="has 'more', of a newer ffdl: images are to be as new as who"):
+        JobSpec.from_json(json.dumps({**json.loads(SPEC.to_json()), "more": 1}))
 
 
 def test_one_that_keeps_no_results_is_refused() -> None:
