@@ -320,10 +320,11 @@ class Agent:
         alone = not self.identity.together or (self.identity.role == contract.LEARNER and not self.spec.lockstep)
         return alone or (self._world or {}).get("generation") != self._generation
 
-    @property
-    def _missed(self) -> bool:
-        """There is another world than the one in which the command has ended, and the others need it there."""
-        return self.spec.lockstep and not self._broken and (self._world or {}).get("generation") != self._generation
+    def _missed(self, failed: bool) -> bool:
+        """The command has ended in another world than the one that is on: what it has done is nothing there, where all
+        need all, and how it has failed may come of the loss."""
+        another = not self._broken and (self._world or {}).get("generation") != self._generation
+        return self.identity.together and another and (self.spec.lockstep or failed)
 
     def _keep_moving(self, command: Command, now: float) -> None:
         if self.identity.together and self._still.too_long(command, now):
@@ -369,7 +370,7 @@ class Agent:
         self._written.make_readable()
         if self._leaving is not None:
             return
-        again = self._renewing is not None or self._missed
+        again = self._renewing is not None or self._missed(status != 0)
         if again and self._halting is None and not (self.identity.serves and out_of_memory):
             self._renewing, self._signalled = None, False
             if self._broken:

@@ -50,7 +50,7 @@ def report(coordinator: Coordinator, pace: Pace, now: float, unix_time: float, s
     first = coordinator.members.get(0) or next(iter(members), None)
     share, (step, of) = progress(coordinator), reached(coordinator, first.index if first else 0)
     going = coordinator.formed and not coordinator.over and any(member.step is not None for member in members)
-    eta = pace.remaining(*share, now) if share and going else None
+    eta = pace.remaining(*share, now) if share and going and not coordinator.hung(now) else None
     joined = sum(1 for member in members if member.conn is not None)
     return {
         "progress": f"{share[0]}/{share[1]}" if share else "",

@@ -106,6 +106,42 @@ def test_a_server_that_stands_still_is_replaced(user: User, undisturbed: bytes) 
     assert models(user, job) == [undisturbed] * LEARNERS
 
 
+FAILS = """
+import os, sys, time
+import numpy as np
+from ffdl import learner
+from ffdl.learner.parameter_server import SGD
+
+def train(job):
+    model = {"w": np.zeros(10)}
+    server = job.parameter_server(model, SGD(0.1))
+    print("begins at generation", job.generation, flush=True)
+    for step in range(10**6):
+        server.step({"w": np.ones(10)})
+        job.step(step + 1)
+        if job.rank == 1:
+            while not os.path.exists(os.environ["JOB_STATE_DIR"] + "/gate"):
+                time.sleep(0.05)  # a long step
+            sys.exit(3)
+        time.sleep(0.05)
+
+learner.run(train)
+"""
+
+
+@pytest.mark.parametrize("mode", ["async", "easgd"])
+def test_a_failure_of_ones_own_counts_though_a_server_was_lost_before(user: User, mode: str) -> None:
+    """One that works for long has not heard of the loss when it fails: it is begun again, and fails again."""
+    folder = served(user, mode, servers=1)
+    (folder / "train.py").write_text(FAILS)
+    job = user.train(folder)
+    user.until_step(job, 20)
+    assert user.kill("server")
+    user.wait_for(lambda: generations(user, job) > 1, "the next world")
+    user.open_gate(job)
+    assert user.failed(job) == "learner 2 exited with code 3"
+
+
 @pytest.mark.parametrize("mode", ["async", "easgd"])
 def test_learners_on_their_own_clocks_do_not_disturb_each_other(user: User, mode: str) -> None:
     """One is killed, a server is killed, all are halted: what learners have found out is not lost with them."""

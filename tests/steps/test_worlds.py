@@ -532,8 +532,11 @@ def test_a_learner_that_hangs_after_others_have_finished_is_named() -> None:
     assert job.hung(100.0) is None, "nobody has finished"
     job.message(1, {"type": "done"}, 100.0)
     job.message(2, {"type": "heartbeat", "running": True, "step": 20, "of": 100}, 110.0)
-    said = report(job, Pace(), 150.0, 0.0)["message"]
-    assert said == "waiting for learner 2, which others have finished without: no step for 2 min"
+    pace = Pace()
+    pace.remaining(10, 200, 100.0)
+    shown = report(job, pace, 150.0, 0.0)
+    assert shown["message"] == "waiting for learner 2, which others have finished without: no step for 2 min"
+    assert shown["eta"] is None
     job.message(2, {"type": "heartbeat", "running": True, "step": 21, "of": 100}, 151.0)
     assert report(job, Pace(), 160.0, 0.0)["message"] == "training"
 
