@@ -44,20 +44,20 @@ class CommonMemory:
         self._fence = threading.Lock()
         self._meetings = 0
         self.of: List[List[np.ndarray]] = [[] for _ in range(len(links) + 1)]
-        self.make(size)
+        descriptor = memory.make(size)
+        try:
+            self.share(descriptor)
+        finally:
+            os.close(descriptor)
         self._first = [made[0] for made in self.of]
         self._arrived = [first[_ARRIVED : _ARRIVED + 8].view(np.uint64) for first in self._first]
         self._asleep = [first[_ASLEEP : _ASLEEP + 8].view(np.uint64) for first in self._first]
 
-    def make(self, size: int) -> np.ndarray:
-        """`size` bytes more of this rank's, once all have called it. Raises OSError where there is no room for them."""
-        descriptor = memory.make(size)
-        try:
-            self.of[self.rank].append(made := memory.mapped(descriptor))
-            for other in self.others:
-                self._hand_over(other, descriptor)
-        finally:
-            os.close(descriptor)
+    def share(self, descriptor: int) -> np.ndarray:
+        """All bytes of what `memory.make` has made are this rank's from now on, once all have called it."""
+        self.of[self.rank].append(made := memory.mapped(descriptor))
+        for other in self.others:
+            self._hand_over(other, descriptor)
         count = len(self.of[self.rank])
         for other in self.others:
             self._receive(other, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import socket
@@ -115,13 +116,15 @@ class Overlay:
         are such ones, nothing is copied.
 
         All learners are to make the same ones, in the same order among their collectives, and keep them: the memory is
-        theirs to the end. Raises OSError where there is no room, PeerLost, Mismatch.
+        theirs to the end. Raises OSError, at all of them, where there is no room at one; PeerLost, Mismatch.
         """
         shared, kind = self._shared, np.dtype(dtype)
         if shared is None:
             return np.empty(shape, kind)
         length, made = int(np.prod(shape)), []
         self._call(lambda _: made.append(shared.empty(length, kind)))  # the others are met for it: one at a time
+        if made[0] is None:
+            raise OSError(errno.ENOMEM, f"no memory in common for {length * kind.itemsize} bytes of each learner")
         return made[0].reshape(shape)
 
     def buckets(self, like: Mapping[str, Any], operation: str = "mean") -> Buckets:
@@ -145,7 +148,7 @@ class Overlay:
 
         What is still on its way is done first. Raises PeerLost, Mismatch where it can't be.
         """
-        if self._last is not None and not self._last.done():
+        if self._last is not None:
             self._last.result()
         transport = self._shared or self._ring
         if transport is not None and self._error is None:

@@ -196,11 +196,16 @@ class Session:
             self._saver.prepare(state, copies=self._interval is not None or self._steps is not None)
 
     def overlay(self) -> Overlay:
-        """Collectives among the learners of this world, of one where this learner is on its own. Raises PeerLost."""
+        """Collectives among the learners of this world, of one where this learner is on its own.
+
+        Raises PeerLost; RuntimeError where learners come and go (`async`, `easgd`): there are none among them.
+        """
         if self._overlay is None:
             from .overlay import Overlay, Place
 
             world = self.world
+            if self.size > 1 and len(world.addresses) < 2:
+                raise RuntimeError(f"no collectives with mode: {world.mode}: learners come and go (sync has some)")
             place = Place(self.rank, self.generation, world.key)
             if self._channel is None or len(world.addresses) < 2:
                 self._overlay = Overlay(place, world.addresses[:1] or [("", 0)])

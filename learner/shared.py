@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import struct
-from typing import Callable, Dict, List, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from . import memory
 from .collective import ALL_GATHER, BARRIER, BROADCAST, EMPTY, NONE, OPERATIONS, add, chunks, finish, head, said
 from .common_memory import BEGIN, CommonMemory
 from .errors import Mismatch
@@ -29,14 +32,23 @@ class Shared:
         self._common = CommonMemory(rank, links, BEGIN + SLOTS * SLOT, look)
         self._slots = [made[0][BEGIN:].reshape(SLOTS, SLOT) for made in self._common.of]
 
-    def empty(self, length: int, dtype: np.dtype) -> np.ndarray:
-        """Memory for `length` elements, of which nothing has to be copied. Every rank is to call this, in one order.
+    def empty(self, length: int, dtype: np.dtype) -> Optional[np.ndarray]:
+        """Memory for `length` elements, of which nothing has to be copied; None where there is no room at some rank.
 
-        Raises OSError where there is no room for it.
+        Every rank is to call this, in one order.
         """
-        self._meet(self._head(EMPTY, np.broadcast_to(np.zeros((), dtype), length)))
-        size = length * dtype.itemsize
-        return self._common.make(max(size, 1))[:size].view(dtype)
+        size, made = length * dtype.itemsize, None
+        with contextlib.suppress(OSError):
+            made = memory.make(size)
+        try:
+            place = _ELSEWHERE if made is None else 0
+            heads = self._meet(self._head(EMPTY, np.broadcast_to(np.zeros((), dtype), length), place))
+            if made is None or _ELSEWHERE in map(_place_of, heads):
+                return None
+            return self._common.share(made)[:size].view(dtype)
+        finally:
+            if made is not None:
+                os.close(made)
 
     def all_reduce(self, array: np.ndarray, operation: str) -> None:
         """As `Ring.all_reduce`, with the same bits."""
@@ -45,7 +57,7 @@ class Shared:
         if place == _ELSEWHERE:
             self._reduce_by_slots(begun, array, operation)
             return
-        places = [_PLACE.unpack(theirs[-_PLACE.size :])[0] for theirs in self._meet(begun)]
+        places = list(map(_place_of, self._meet(begun)))
         if _ELSEWHERE in places:
             self._reduce_by_slots(b"", array, operation)
         else:
@@ -148,6 +160,11 @@ class Shared:
             if theirs != begun and theirs[: -_PLACE.size] != begun[: -_PLACE.size]:
                 raise Mismatch(f"this learner calls {said(begun)}, rank {rank} {said(theirs)}")
         return heads
+
+
+def _place_of(said: bytes) -> int:
+    place: int = _PLACE.unpack(said[-_PLACE.size :])[0]
+    return place
 
 
 def _add_up(operation: str, arrays: List[np.ndarray]) -> None:

@@ -16,16 +16,18 @@ learner.run(train)
 
 from __future__ import annotations
 
+import inspect
 import random
 import socket
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
-from .contract import HEARTBEAT_TIMEOUT, RECONNECT_WINDOW
+from .contract import HEARTBEAT_TIMEOUT, LOCKSTEP, RECONNECT_WINDOW
+from .encoding import encode
 from .optimizers import Optimizer
 from .session import Session
 
@@ -48,7 +50,7 @@ def process_group(job: Session, backend: Optional[str] = None, timeout: float = 
     place = np.zeros(1, np.int64)
     if job.rank == 0:
         with socket.socket(socket.AF_INET6 if ":" in _host(job) else socket.AF_INET) as free:
-            free.bind((_host(job), 0))
+            free.bind(("", 0))  # of all addresses: PyTorch listens at all of them
             place[0] = free.getsockname()[1]
     job.overlay().broadcast(place)
     host = f"[{_host(job)}]" if ":" in _host(job) else _host(job)
@@ -117,12 +119,21 @@ class Training:
         backend: Optional[str] = None,
         timeout: float = COLLECTIVE_WITHIN,
     ) -> None:
-        """`scheduler` takes a step after each of the optimizer's; `timeout` as of `process_group`. Raises PeerLost."""
+        """`scheduler` takes a step after each of the optimizer's; `timeout` as of `process_group`.
+
+        Raises PeerLost; TypeError for an optimizer or scheduler that `step` can't call, or a checkpoint can't hold.
+        """
+        if isinstance(optimizer, ServerOptimizer):
+            raise TypeError("Training is for peers: call zero_grad and step of a ServerOptimizer yourself")
+        _check_step(optimizer, "computes the loss more than once a step")
+        if scheduler is not None:
+            _check_step(scheduler, "follows a measured value, which differs between learners")
         self.job, self.net, self.optimizer, self.batches, self.scheduler = job, net, optimizer, batches, scheduler
         self.steps = 0
         state = job.restore()
         if state is not None:
             self._restore(state)
+        encode({"optimizer": _plain(optimizer.state_dict()), "scheduler": self._scheduled()})  # an error now, if ever
         self.model: Callable[..., Any] = net
         if job.size > 1:
             process_group(job, backend, timeout)
@@ -157,10 +168,15 @@ class Training:
             "python": random.getstate(),
         }
         if self.scheduler is not None:
-            found["scheduler"] = _plain(self.scheduler.state_dict())
+            found["scheduler"] = self._scheduled()
         if self.batches is not None:
             found["batches"] = [self.batches.epoch, self.batches.at]
         return found
+
+    def _scheduled(self) -> Dict[str, Any]:
+        """Without functions, which are in some versions' states, and which its constructor makes again."""
+        kept = self.scheduler.state_dict().items() if self.scheduler is not None else ()
+        return {name: _plain(value) for name, value in kept if not callable(value)}
 
     def _restore(self, state: Dict[str, Any]) -> None:
         self.steps = state["steps"]
@@ -181,15 +197,26 @@ class ServerOptimizer:
     """An optimizer at the job's parameter servers, for the parameters of `net`: `zero_grad`, `step` as of PyTorch's."""
 
     def __init__(self, job: Session, net: torch.nn.Module, optimizer: Optimizer, **options: Any) -> None:
-        """`optimizer` and `options` as of `Session.parameter_server`. Raises PeerLost, Mismatch."""
+        """`optimizer` and `options` as of `Session.parameter_server`. In the modes sync and average what is not
+        trained, frozen parameters and buffers, becomes what it is at the first learner, once.
+
+        Raises PeerLost, Mismatch; TypeError for a net of numbers that servers don't keep.
+        """
         self._trained = {name: each for name, each in net.named_parameters() if each.requires_grad}
+        if strange := [each.dtype for each in self._trained.values() if each.dtype in _AS]:
+            raise TypeError(f"parameter servers keep float16, float32 or float64, and no {strange[0]}")
         self._own = {name: _on_cpu(each) for name, each in self._trained.items()}
         self.server = job.parameter_server(self._own, optimizer, **options)
         self._take()
+        if job.size > 1 and job.world.mode in LOCKSTEP:
+            _as_first(job, [each for each in (*net.parameters(), *net.buffers()) if not each.requires_grad])
 
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
         for each in self._trained.values():
-            each.grad = None
+            if set_to_none or each.grad is None:
+                each.grad = None
+            else:
+                each.grad.zero_()
 
     def step(self, lr: Optional[float] = None) -> None:
         """One step with the gradients that there are (none counts as 0), by the job's mode."""
@@ -205,6 +232,22 @@ class ServerOptimizer:
             for name, each in self._trained.items():
                 if each.data_ptr() != self._own[name].ctypes.data:  # else it is the very memory
                     each.copy_(torch.from_numpy(self._own[name]))
+
+
+def _check_step(what: Any, because: str) -> None:
+    """Raises TypeError where its `step` is not to be called without arguments."""
+    _, *parameters = inspect.signature(type(what).step).parameters.values()
+    if any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters):
+        raise TypeError(f"Training has no place for {type(what).__name__}: it {because}")
+
+
+def _as_first(job: Session, tensors: Iterable[torch.Tensor]) -> None:
+    """They become what they are at the first learner."""
+    with torch.no_grad():
+        for tensor in tensors:
+            own = tensor.detach().cpu().contiguous()
+            job.overlay().broadcast(own.reshape(-1).view(torch.uint8).numpy())
+            tensor.copy_(own)
 
 
 def _on_cpu(tensor: torch.Tensor) -> np.ndarray:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import threading
@@ -334,6 +335,41 @@ def test_one_that_finishes_does_first_what_nobody_has_waited_for(shared_memory: 
         return float(large.min() + large.max())
 
     assert Learners(2, body, shared_memory).results() == {0: 6.0, 1: 6.0}
+
+
+@WAYS
+def test_a_mismatch_that_nobody_has_waited_for_is_told_at_the_end(shared_memory: bool) -> None:
+    """Also where it has come to light long before."""
+
+    def body(overlay: Overlay) -> bool:
+        if overlay.rank == 1:
+            overlay.finish()
+            return True
+        under_way = overlay.all_reduce_async(np.ones(10))
+        with pytest.raises(Mismatch):
+            under_way.wait()
+        with pytest.raises(Mismatch):
+            overlay.finish()
+        return True
+
+    assert Learners(2, body, shared_memory).results() == {0: True, 1: True}
+
+
+def test_memory_that_one_has_no_room_for_is_made_by_none() -> None:
+    """All can go on without it."""
+
+    def body(overlay: Overlay) -> float:
+        if overlay.rank == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        with pytest.raises(OSError, match="no memory in common for 4194304 bytes of each learner"):
+            overlay.empty(1 << 20)
+        array = overlay.empty(10)
+        array[:] = overlay.rank
+        overlay.all_reduce(array)
+        return float(array.sum())
+
+    assert Learners(2, body, True).results() == {0: 10.0, 1: 10.0}
 
 
 @WAYS

@@ -492,6 +492,15 @@ def test_a_step_does_not_wait_for_the_disk_and_the_end_does(agent: AgentEnd, sta
     assert committed(agent)[0] == 5
 
 
+@pytest.mark.parametrize("mode", ["async", "easgd"])
+def test_learners_that_come_and_go_have_no_collectives(agent: AgentEnd, start: Start, mode: str) -> None:
+    """One that had them with itself alone would take its own values for those of all."""
+    agent.world |= {"rank": 1, "size": 2, "mode": mode, "key": "00", "servers": [["", 0]], "step": None}
+    process = start("from ffdl import learner\nlearner.run(lambda job: job.overlay())", env=env(agent))
+    errors = finish(process, 1)[1]
+    assert f"no collectives with mode: {mode}: learners come and go (sync has some)" in errors
+
+
 LONG_WAIT = """
 import sys
 from ffdl import learner

@@ -77,16 +77,70 @@ ways = [
     (lambda p: torch.optim.Adam(p, 0.01), Adam(0.01)),
 ]
 with learner.session() as job:
+    try:
+        ServerOptimizer(job, net().bfloat16(), SGD(0.1))
+    except TypeError as error:
+        assert str(error) == "parameter servers keep float16, float32 or float64, and no torch.bfloat16"
     for theirs, ours in ways:
         one, two = net(), net()
         first, second = theirs(one.parameters()), ServerOptimizer(job, two, ours)
         for _ in range(20):
             for model, optimizer in ((one, first), (two, second)):
-                optimizer.zero_grad()
+                optimizer.zero_grad(set_to_none=ours is ways[0][1])
                 torch.nn.functional.mse_loss(model(x), y).backward()
                 optimizer.step()
         for a, b in zip(one.parameters(), two.parameters()):
             assert torch.allclose(a, b, atol=1e-5), (a, b)
+"""
+
+SCHEDULED = """
+S = torch.optim.lr_scheduler
+ways = [
+    lambda opt: S.OneCycleLR(opt, 0.1, total_steps=20),
+    lambda opt: S.CyclicLR(opt, 0.01, 0.1, step_size_up=3),
+    lambda opt: S.SequentialLR(opt, [S.ConstantLR(opt, 0.1, 4), S.ExponentialLR(opt, 0.9)], [4]),
+    lambda opt: S.LambdaLR(opt, lambda step: 0.9**step),
+]
+
+def parts(way):
+    torch.manual_seed(0)
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    return net, optimizer, way and way(optimizer)
+
+class Job:
+    size, saved = 1, None
+    def restore(self):
+        encoded = self.saved and encoding.encode(self.saved)
+        return encoded and encoding.decode(__import__("json").loads(encoded.document()), encoded.contents)
+    def step(self, *_, **__):
+        pass
+
+for way in ways:
+    found = []
+    for halted in (False, True):
+        job = Job()
+        for steps in ((5, 10) if halted else (10,)):
+            net, optimizer, scheduler = parts(way)
+            training = Training(job, net, optimizer, scheduler=scheduler)
+            while training.steps < steps:
+                training.step(training.model(torch.ones(2, 3)).sum())
+            job.saved = training.state()
+        found.append((net.weight.detach().clone(), optimizer.param_groups[0]["lr"]))
+    assert torch.equal(found[0][0], found[1][0]) and found[0][1] == found[1][1], found
+
+net, optimizer, _ = parts(None)
+for wrong, why in (
+    (dict(optimizer=torch.optim.LBFGS(net.parameters())), "Training has no place for LBFGS: it computes"),
+    (dict(scheduler=S.ReduceLROnPlateau(optimizer)), "Training has no place for ReduceLROnPlateau: it follows"),
+    (dict(optimizer=ServerOptimizer.__new__(ServerOptimizer)), "Training is for peers: call zero_grad and step"),
+):
+    try:
+        Training(Job(), net, **{"optimizer": optimizer, **wrong})
+    except TypeError as error:
+        assert str(error).startswith(why), error
+    else:
+        raise SystemExit(f"not refused: {why}")
 """
 
 GROUP = """
@@ -120,6 +174,47 @@ finally:
     os.kill(child, signal.SIGKILL)
 """
 
+FROZEN = """
+import os, socket
+from ffdl.learner.overlay import Overlay
+from ffdl.learner.parameter_server import ParameterServer
+from ffdl.learner.rendezvous import Place
+from ffdl.learner.world import World
+
+listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+addresses = [listener.getsockname() for listener in listeners]
+reading, writing = os.pipe()
+rank = 0 if os.fork() else 1
+
+class Job:
+    size, world = 2, World(addresses=tuple(addresses), mode="sync")
+    def __init__(self):
+        self.place = Place(rank, 1, b"key")
+        self.there = Overlay(self.place, addresses, listeners[rank])
+    def overlay(self):
+        return self.there
+    def parameter_server(self, own, optimizer):
+        return ParameterServer(self.place, (), own, optimizer)
+
+torch.manual_seed(rank)
+net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1).bfloat16())
+net[0].bias.requires_grad_(False)
+for each in net[2].parameters():
+    each.requires_grad_(False)
+net[1].running_mean += rank
+net[1].num_batches_tracked += rank
+net.register_buffer("mask", torch.tensor([rank == 0, True]))
+ServerOptimizer(Job(), net, SGD(0.1))
+kept = [each for each in (*net.parameters(), *net.buffers()) if not each.requires_grad]
+assert len(kept) == 7
+said = repr([each.tolist() for each in kept]).encode()
+if rank == 1:
+    os.write(writing, said)
+else:
+    assert os.read(reading, 1 << 16) == said
+    assert net[1].num_batches_tracked == 0 and net.mask.all()
+"""
+
 ALONE = """
 def run():
     torch.manual_seed(0)
@@ -149,7 +244,11 @@ def test_a_peer_that_is_silent_is_not_waited_for_for_ever(start: Start, library:
     assert "Timed out" in output
 
 
-@pytest.mark.parametrize("script", [BATCHES, STATE, SERVED], ids=["batches", "state", "optimizer at servers"])
+@pytest.mark.parametrize(
+    "script",
+    [BATCHES, STATE, SERVED, SCHEDULED, FROZEN],
+    ids=["batches", "state", "optimizer at servers", "schedulers", "what is not trained"],
+)
 def test_parts(start: Start, library: Path, script: str) -> None:
     process = start("", command=[TORCH, "-c", BEGIN + script], env={"PYTHONPATH": str(library)})
     errors = process.communicate(timeout=120)[1]
