@@ -1,12 +1,12 @@
 """A step whose gradients travel while others are computed, against the longer one of computing and communication.
 
-    python benchmarks/overlap.py [--launches 7] [--mib 32] [--layers 64] [--ways gpu,link,tcp,shared]
+    python benchmarks/overlap.py [--launches 7] [--mib 32] [--layers 64] [--ways gpu,link,tcp,shared] [--computing 1]
 
 Two learners compute the gradients of layers, one after the other, which `Overlay.buckets` sends on their way. Each
 launch measures in turn the computing alone, the communication alone, both together, and the computing beside a plain
-connection that carries as many bytes each way, with which nothing is done. Computing is made as long as communication:
-there overlapping is worth most. Shown is the time of both together beside that of the longer one; the same with the
-plain connection is, on a link, about the least that it can be.
+connection that carries as many bytes each way, with which nothing is done. Computing is made as long as communication,
+where overlapping is worth most, or --computing times as long. Shown is the time of both together beside that of the
+longer one; the same with the plain connection is, on a link, about the least that it can be.
 
 `gpu`: each learner behind a link of 1 Gbit/s (network namespaces and `tc tbf`; needs root) and with a core of its own;
 computing is waiting, as for a GPU. `link`: the same, but computing is products of NumPy matrices, all the core can do:
@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=32, help="of float32 gradients in all")
     parser.add_argument("--layers", type=int, default=64)
     parser.add_argument("--ways", default="gpu,link,tcp,shared")
+    parser.add_argument("--computing", type=float, default=1.0, help="times as long as communication")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -61,7 +62,7 @@ def main() -> int:
     with links(LEARNERS) if LINKED.intersection(ways) else contextlib.nullcontext([]) as names:
         for launch in range(options.launches):
             for way in ways[launch % len(ways) :] + ways[: launch % len(ways)]:
-                about = {"way": way, "mib": options.mib, "layers": options.layers}
+                about = {"way": way, "mib": options.mib, "layers": options.layers, "computing": options.computing}
                 found[way].append(launched(__file__, LEARNERS, inside=names if way in LINKED else (), **about))
     missed = False
     print(f"{options.mib} MiB in {options.layers} layers, {options.launches} launches; medians in ms (least - most)")
@@ -130,7 +131,7 @@ def work(text: str) -> None:
 
         seconds(communication)
         wanted = statistics.median(seconds(communication) for _ in range(3))
-        agreed = np.array([wanted / len(gradients)])
+        agreed = np.array([about["computing"] * wanted / len(gradients)])
         overlay.all_reduce(agreed, "mean")
         products, waits = 20, float(agreed[0])
         for _ in range(3):  # the longer it is computed, the surer is how long a product takes
