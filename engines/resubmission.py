@@ -15,10 +15,7 @@ def summarized(workflow: dict[str, Any], job_id: str, from_checkpoint: bool) -> 
     annotations = metadata.get("annotations") or {}
     if contract.ANNOTATION_SUMMARY not in annotations:
         return workflow
-    summary = json.loads(annotations[contract.ANNOTATION_SUMMARY])
-    summary.pop("continues", None)
-    if from_checkpoint:
-        summary["continues"] = job_id
+    summary = _continuing(json.loads(annotations[contract.ANNOTATION_SUMMARY]), job_id, from_checkpoint)
     annotations = {**annotations, contract.ANNOTATION_SUMMARY: json.dumps(summary, ensure_ascii=False)}
     return {**workflow, "metadata": {**metadata, "annotations": annotations}}
 
@@ -28,11 +25,13 @@ def job_file(old: bytes, job_id: str, from_checkpoint: bool) -> bytes:
 
     Raises Refused where there can be none.
     """
-    values = json.loads(old)
-    values.pop("continues", None)
-    if from_checkpoint:
-        if values.get("results") is None:
-            again = f"`ffdl resubmit {job_id}` begins anew"
-            raise Refused(f"{job_id} keeps no results, and so no checkpoint to go on from: {again}")
-        values["continues"] = job_id
+    values = _continuing(json.loads(old), job_id, from_checkpoint)
+    if from_checkpoint and values.get("results") is None:
+        again = f"`ffdl resubmit {job_id}` begins anew"
+        raise Refused(f"{job_id} keeps no results, and so no checkpoint to go on from: {again}")
     return (json.dumps(values, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _continuing(values: dict[str, Any], job_id: str, from_checkpoint: bool) -> dict[str, Any]:
+    others = {name: value for name, value in values.items() if name != "continues"}
+    return {**others, "continues": job_id} if from_checkpoint else others

@@ -204,10 +204,11 @@ class Session:
             from .overlay import Overlay, Place
 
             world = self.world
-            if self.size > 1 and len(world.addresses) < 2:
-                raise RuntimeError(f"no collectives with mode: {world.mode}: learners come and go (sync has some)")
+            if self.size > 1 and not world.together:
+                why = f"with mode: {world.mode} learners come and go, and have no collectives"
+                raise RuntimeError(f"{why}: write mode: sync, or average")
             place = Place(self.rank, self.generation, world.key)
-            if self._channel is None or len(world.addresses) < 2:
+            if not world.together:
                 self._overlay = Overlay(place, world.addresses[:1] or [("", 0)])
             else:
                 with self.listener() as listener:
@@ -226,7 +227,7 @@ class Session:
         from .rendezvous import Place
 
         world = self.world
-        if world.mode in contract.LOCKSTEP and self.size > 1:
+        if world.together:
             self.overlay()  # by which all agree when to save and halt
         place = Place(self.rank, self.generation, world.key)
         mode = world.mode or "sync"

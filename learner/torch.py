@@ -26,7 +26,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from .contract import HEARTBEAT_TIMEOUT, LOCKSTEP, RECONNECT_WINDOW
+from .contract import HEARTBEAT_TIMEOUT, RECONNECT_WINDOW
 from .encoding import encode
 from .optimizers import Optimizer
 from .session import Session
@@ -125,9 +125,9 @@ class Training:
         """
         if isinstance(optimizer, ServerOptimizer):
             raise TypeError("Training is for peers: call zero_grad and step of a ServerOptimizer yourself")
-        _check_step(optimizer, "computes the loss more than once a step")
+        _check_step(optimizer, "computes the loss more than once a step; take another")
         if scheduler is not None:
-            _check_step(scheduler, "follows a measured value, which differs between learners")
+            _check_step(scheduler, "follows a measured value, which learners differ in; take one that counts steps")
         self.job, self.net, self.optimizer, self.batches, self.scheduler = job, net, optimizer, batches, scheduler
         self.steps = 0
         state = job.restore()
@@ -204,11 +204,11 @@ class ServerOptimizer:
         """
         self._trained = {name: each for name, each in net.named_parameters() if each.requires_grad}
         if strange := [each.dtype for each in self._trained.values() if each.dtype in _AS]:
-            raise TypeError(f"parameter servers keep float16, float32 or float64, and no {strange[0]}")
+            raise TypeError(f"parameter servers keep float16, float32 or float64, and no {strange[0]}: net.float()")
         self._own = {name: _on_cpu(each) for name, each in self._trained.items()}
         self.server = job.parameter_server(self._own, optimizer, **options)
         self._take()
-        if job.size > 1 and job.world.mode in LOCKSTEP:
+        if job.world.together:
             _as_first(job, [each for each in (*net.parameters(), *net.buffers()) if not each.requires_grad])
 
     def zero_grad(self, set_to_none: bool = True) -> None:

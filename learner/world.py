@@ -27,9 +27,14 @@ class World:
     first: int = 0
 
     @property
+    def together(self) -> bool:
+        """All learners need each other, and have collectives."""
+        return len(self.addresses) > 1
+
+    @property
     def alone(self) -> bool:
         """Nobody else is needed."""
-        return len(self.addresses) < 2 and not self.servers
+        return not self.together and not self.servers
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> World:

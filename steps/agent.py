@@ -318,13 +318,18 @@ class Agent:
     def _may_start(self) -> bool:
         """What others can't go on without has ended the world when it was killed: it starts again in the next one."""
         alone = not self.identity.together or (self.identity.role == contract.LEARNER and not self.spec.lockstep)
-        return alone or (self._world or {}).get("generation") != self._generation
+        return alone or self._behind
+
+    @property
+    def _behind(self) -> bool:
+        """There is another world than the one that the command was in last."""
+        return (self._world or {}).get("generation") != self._generation
 
     def _missed(self, failed: bool) -> bool:
         """The command has ended in another world than the one that is on: what it has done is nothing there, where all
         need all, and how it has failed may come of the loss."""
-        another = not self._broken and (self._world or {}).get("generation") != self._generation
-        return self.identity.together and another and (self.spec.lockstep or failed)
+        there = self._behind and not self._broken
+        return self.identity.together and there and (self.spec.lockstep or failed)
 
     def _keep_moving(self, command: Command, now: float) -> None:
         if self.identity.together and self._still.too_long(command, now):

@@ -18,7 +18,7 @@ class Pace:
 
     def remaining(self, step: int, of: int, now: float) -> float | None:
         """Seconds until step `of`; None while unknown. `now` in seconds of any one clock."""
-        if self._first is None or step < self._last or of != self._of:  # of more learners than before
+        if self._first is None or step < self._last or of != self._of:  # done again, or of more learners
             self._first, self._of = (now, step), of
         self._last = step
         seconds, steps = now - self._first[0], step - self._first[1]

@@ -498,7 +498,7 @@ def test_learners_that_come_and_go_have_no_collectives(agent: AgentEnd, start: S
     agent.world |= {"rank": 1, "size": 2, "mode": mode, "key": "00", "servers": [["", 0]], "step": None}
     process = start("from ffdl import learner\nlearner.run(lambda job: job.overlay())", env=env(agent))
     errors = finish(process, 1)[1]
-    assert f"no collectives with mode: {mode}: learners come and go (sync has some)" in errors
+    assert f"with mode: {mode} learners come and go, and have no collectives: write mode: sync, or average" in errors
 
 
 LONG_WAIT = """

@@ -80,7 +80,7 @@ with learner.session() as job:
     try:
         ServerOptimizer(job, net().bfloat16(), SGD(0.1))
     except TypeError as error:
-        assert str(error) == "parameter servers keep float16, float32 or float64, and no torch.bfloat16"
+        assert str(error) == "parameter servers keep float16, float32 or float64, and no torch.bfloat16: net.float()"
     for theirs, ours in ways:
         one, two = net(), net()
         first, second = theirs(one.parameters()), ServerOptimizer(job, two, ours)
