@@ -40,6 +40,7 @@ class Channel:
         self.refusal = ""  # why it is none of this job's sessions
         self.halt = False
         self.common: Optional[int] = None  # the newest step that all have saved, in worlds that go back together
+        self.done: List[int] = []  # the learners that are, in worlds where they come and go
         self.broken = False  # the world is over, and the next has not been announced
         self.ended = False  # the job's end is decided, without us
         self._descriptors: List[int] = []  # that the agent has handed over
@@ -180,13 +181,12 @@ class Channel:
             kind = message["type"]
         except (ValueError, TypeError, KeyError):
             return  # not for us to judge: training goes on
+        if kind in (contract.WORLD, contract.NEWS):
+            self.common, self.done = message.get("common"), message.get("done") or []
         if kind == contract.HALT:
             self.halt = True
         elif kind == contract.WORLD:
             self.world, self.broken = message, False
-            self.common = message.get("common")
-        elif kind == contract.COMMON:
-            self.common = message.get("step")
         elif kind == contract.BREAK:
             self.broken = True
         elif kind == contract.REFUSED:

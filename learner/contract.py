@@ -131,7 +131,8 @@ BREAK, RESTARTED = "break", "restarted"  # a world is over; a learner's command 
 HEARTBEAT, CHECKPOINTED, DONE, RELEASED = "heartbeat", "checkpointed", "done", "released"
 FAILED, VERDICT, HALT, COMPLETE, END = "failed", "verdict", "halt", "complete", "end"
 STEP, HELLO, HALTED = "step", "hello", "halted"  # between learner library and agent
-LISTENER, COMMON, PLACE, MOVES = "listener", "common", "place", "moves"
+LISTENER, PLACE, MOVES = "listener", "place", "moves"
+NEWS = "news"  # of a world that goes on: the newest step that all have saved, who is done
 CHECKPOINTS_TOLD = 100  # of the newest checkpoints that a member has, it tells of so many
 
 # --- the local engine's control folder (mounted at CONTROL_DIR into pods that hold the cluster token) -----------------

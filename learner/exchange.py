@@ -9,7 +9,9 @@
     server   SHOWS             in place of the first HAS: its part can be seen in memory that it has handed over. After
                                each HAS there are now no values, but a READY for each block, when it can be seen there
     learner  SAVES             the server is to keep what it has, as that of step `number`. Rank 0 says so to all; where
-                               learners do not go in lockstep it is the lowest rank that the first server has
+                               learners do not go in lockstep it is the lowest rank that the first server has at work
+    learner  ENDS              it takes no more steps: where learners do not go in lockstep. It is answered with HAS,
+                               values, once no other one is to take any
     server   REFUSES, text     and nothing after that
 
 Each begins with a head of fixed size, where the number of HAS is twice that lowest rank, and one more for a server
@@ -25,7 +27,7 @@ import numpy as np
 
 from .collective import chunks
 
-OPENS, SETS, SENDS, SAVES, EMPTY, HAS, REFUSES, SHOWS = range(1, 9)
+OPENS, SETS, SENDS, SAVES, EMPTY, HAS, REFUSES, SHOWS, ENDS = range(1, 10)
 HEAD = struct.Struct("=IIQd")  # what it is, bytes of its text, a number, a learning rate (not a number: as it was)
 TEXT_MOST = 4096  # bytes
 SERVERS = 1 << 20  # the first server's rank, where all of a world need one

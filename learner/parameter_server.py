@@ -14,6 +14,7 @@ from .errors import Mismatch, PeerLost
 from .exchange import (
     BLOCK,
     EMPTY,
+    ENDS,
     HAS,
     HEAD,
     OPENS,
@@ -34,7 +35,7 @@ from .line import Line, wait
 from .optimizers import SGD, Adam, Optimizer, described, new_slots, wide
 from .rendezvous import Place, connect
 from .shared_line import shared_line
-from .solvers import GRADIENTS, check
+from .solvers import ASYNC, EASGD, GRADIENTS, check
 
 __all__ = ["SGD", "Adam", "Optimizer", "ParameterServer"]
 
@@ -84,6 +85,7 @@ class ParameterServer:
         self._row = Row(self.parameters, max(1, len(servers)))
         self._sent_as = np.dtype(gradients or self._row.dtype) if mode in GRADIENTS else self._row.dtype
         self._steps = 0
+        self._finished = False
         self._slots: Dict[str, List[np.ndarray]] = {}
         if mode not in GRADIENTS or not servers:
             self._slots = {name: new_slots(optimizer, array) for name, array in self.parameters.items()}
@@ -111,6 +113,8 @@ class ParameterServer:
         where several take it together. Raises PeerLost, Mismatch; ValueError before anything is sent.
         """
         given = self._like_parameters(gradients)
+        if self._finished:
+            raise ValueError("finish() comes after the last step")
         self._steps += 1
         rate = float("nan") if lr is None else float(lr)
         if self.mode in GRADIENTS and self._lines:
@@ -121,6 +125,24 @@ class ParameterServer:
             optimizer.update(array, given[name].astype(wide(array)), self._slots[name], self._steps)
         if self._steps % self._every == 0 and self._lines:
             self._exchange(self.parameters, rate)
+
+    def finish(self) -> None:
+        """After the last step: `parameters` become the model that all have trained, the same at all learners.
+
+        Waits until no learner is to take another step: the others call this too, or have ended. Raises PeerLost,
+        Mismatch.
+        """
+        if self._finished or not self._lines:
+            return
+        if self.mode not in GRADIENTS and self._steps % self._every:
+            self._exchange(self.parameters, float("nan"))
+        if self.mode in (ASYNC, EASGD):
+            for line in self._lines:
+                line.put([head(ENDS)])
+            self._answers(range(len(self._lines)))
+            if self.leaving:
+                raise PeerLost("the parameter servers halt")
+        self._finished = True
 
     def save(self, step: int) -> None:
         """The servers are to keep what they have now, as that of `step`: only the first learner there is tells them."""

@@ -14,7 +14,22 @@ from typing import Any, Dict, List, Optional, Union
 from .contract import LOCKSTEP
 from .doorkeeper import Doorkeeper
 from .errors import PeerLost
-from .exchange import EMPTY, HAS, HEAD, OPENS, REFUSES, SAVES, SENDS, SERVERS, SETS, SHOWS, TEXT_MOST, as_bytes, head
+from .exchange import (
+    EMPTY,
+    ENDS,
+    HAS,
+    HEAD,
+    OPENS,
+    REFUSES,
+    SAVES,
+    SENDS,
+    SERVERS,
+    SETS,
+    SHOWS,
+    TEXT_MOST,
+    as_bytes,
+    head,
+)
 from .line import Line, wait
 from .rendezvous import Place
 from .session import Session, run
@@ -96,7 +111,7 @@ class _World:
             for learner in list(self._learners.values()):
                 try:
                     moved |= learner.line.receive() | learner.line.send()
-                    while learner.what != SENDS and learner.line.filled:
+                    while learner.what not in (SENDS, ENDS) and learner.line.filled:
                         self._hear(learner)
                         moved = True
                 except (PeerLost, RefusedError) as error:
@@ -152,12 +167,26 @@ class _World:
             return
         self._looked = now
         self._job.look()
+        self._end()
         if self._job.halting:
             self._leaving = self._leaving or now
-            if not self._learners or (not self._lockstep and now - self._leaving > LEAVE_WITHIN):
+            if not self._working or (not self._lockstep and now - self._leaving > LEAVE_WITHIN):
                 if not self._lockstep:  # else it was saved at the step at which all have halted
                     self._job.hold(self.state)
                 self._job.leave()
+
+    @property
+    def _working(self) -> List[int]:
+        """The ranks that are there and take steps."""
+        return [rank for rank, learner in self._learners.items() if learner.opened and learner.what != ENDS]
+
+    def _end(self) -> None:
+        """What all have trained goes to those that wait for it, once no learner is to come or to take a step."""
+        waiting = [learner for learner in self._learners.values() if learner.what == ENDS]
+        if waiting and {*self._job.done, *(each.rank for each in waiting)} >= set(range(self._job.world.size)):
+            for learner in waiting:
+                self._give(learner)
+                learner.next_head()
 
     # --- what they say --------------------------------------------------------------------------------------------
 
@@ -184,6 +213,8 @@ class _World:
         elif what == SETS and learner.waits and learner.rank == self._job.world.first:
             learner.what = SETS
             learner.line.want([as_bytes(self._updates.solver.values)])
+        elif what == ENDS and not learner.waits and not self._lockstep:
+            learner.what = ENDS
         elif what == SAVES and not learner.waits:
             # each at its own step: names that never go back are the same at all servers, whatever comes to them first
             step = number if self._lockstep else max(number, self._job.at)
@@ -232,8 +263,7 @@ class _World:
         learner.line.put([self._has(), memoryview(self._updates.solver.values.tobytes())])
 
     def _has(self) -> memoryview:
-        there = [rank for rank, learner in self._learners.items() if learner.opened]
-        first = 0 if self._lockstep else min(there, default=0)
+        first = 0 if self._lockstep else min(self._working, default=0)
         return head(HAS, number=2 * first + int(self._job.halting))
 
     def _over(self, learner: Sender) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, TypeVar, Union
 
 from . import contract
 from .errors import PeerLost
@@ -272,6 +272,11 @@ class Session:
         if self._channel is None:
             raise ConnectionError("there is no job")
         return self._channel.listener()
+
+    @property
+    def done(self) -> List[int]:
+        """The learners that are, in a world where they come and go."""
+        return self._channel.done if self._channel is not None else []
 
     @property
     def at(self) -> int:

@@ -227,6 +227,11 @@ class ServerOptimizer:
         self.server.step(given, lr)
         self._take()
 
+    def finish(self) -> None:
+        """After the last step: the net becomes what all learners have trained. As of `ParameterServer.finish`."""
+        self.server.finish()
+        self._take()
+
     def _take(self) -> None:
         with torch.no_grad():
             for name, each in self._trained.items():

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Mapping, Optional
 import numpy as np
 
 from . import memory
-from .exchange import BLOCK, FAR_BLOCK, READY, SENDS, as_bytes
+from .exchange import BLOCK, ENDS, FAR_BLOCK, READY, SENDS, as_bytes
 from .line import Line
 from .optimizers import wide
 from .solvers import Solver, Update, check, solver
@@ -135,7 +135,8 @@ class OneByOne(Updates):
         """It is further ahead of the slowest than it may be."""
         if sender.block > 0 or self._staleness is None:
             return False
-        return bool(sender.updates - min(other.updates for other in senders.values()) > self._staleness)
+        others = [other.updates for other in senders.values() if other.what != ENDS]
+        return bool(sender.updates - min(others) > self._staleness)
 
 
 class Lockstep(Updates):

@@ -182,9 +182,9 @@ class Agent:
                 self._tell_restarted(now)
         elif kind == contract.WORLD:
             self._enter(message, now)
-        elif kind == contract.COMMON and self._world is not None:
-            self._world["common"] = message.get("step")
-            self._script.spare(self._world["common"])
+        elif kind == contract.NEWS and self._world is not None:
+            self._world.update(common=message.get("common"), done=message.get("done"))
+            self._script.tell(message)
         elif kind == contract.BREAK:
             self._broken = True
             self._script.end_world()
@@ -210,7 +210,7 @@ class Agent:
         renewed = self._world is not None and world.get("generation") != self._world.get("generation")
         self._world, self._broken = world, False
         if not renewed:
-            self._script.spare(world.get("common"))
+            self._script.tell(world)
         if self._ending:
             return
         if self._command is None:

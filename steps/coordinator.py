@@ -180,7 +180,7 @@ class Coordinator:
         kind = message["type"]
         before, member.checkpoints = member.checkpoints, checkpoints_of(message, member.checkpoints)
         if member.checkpoints != before:
-            yield from self.worlds.spare()
+            yield from self.worlds.tell()
         if kind == contract.HEARTBEAT:
             member.running, member.finished = message.get("running") is True, message.get("finished") is True
             member.generation = count(message.get("generation"), None) or member.generation
@@ -243,6 +243,7 @@ class Coordinator:
     def _done(self, member: Member, message: Message, conn: int, now: float) -> Effects:
         if member.index not in self.state.done:
             yield recorded(self.state, {"kind": "done", "index": member.index})
+            yield from self.worlds.tell()
         yield from self._settle(now)
         member.leaving = True
         yield Send(conn, {"type": contract.RELEASED})
@@ -311,8 +312,7 @@ class Coordinator:
             if phase == "Succeeded" and learns and index not in self.state.done and not self.over:
                 yield recorded(self.state, {"kind": "done", "index": index})
                 yield from self._settle(now)
-                if not self.formed:
-                    yield from self._form()
+                yield from self.worlds.tell() if self.formed else self._form()
             elif phase in ("Failed", "Error"):
                 yield from self._end({"kind": "ended", "reason": self._lost_for_good(index)})
         for index, kills in snapshot.oom_kills.items():

@@ -72,9 +72,10 @@ class Script:
         self._generation = place["generation"]
         return self._sessions.move_on(place)
 
-    def spare(self, step: object) -> None:
-        """All members have saved `step`: who follows is not to remove it."""
-        self._sessions.tell_followers({"type": contract.COMMON, "step": step})
+    def tell(self, news: Message) -> None:
+        """Tells who follows what has changed in this world: `news` or the world has it."""
+        about = {name: news.get(name) for name in ("common", "done")}
+        self._sessions.tell_followers({"type": contract.NEWS, **about})
 
     def end_world(self) -> None:
         """The world is over, and another to come."""

@@ -7,7 +7,7 @@ from .channel import Message
 from .identity import Identity
 from .program import no_worlds
 
-_WORLD = ("generation", "rank", "size", "addresses", "servers", "mode", "key", "step", "common", "first")
+_WORLD = ("generation", "rank", "size", "addresses", "servers", "mode", "key", "step", "common", "done", "first")
 
 
 def whole(world: Message) -> Message:

@@ -39,7 +39,7 @@ class Worlds:
         self.together = spec.distribution != "none"
         self.lockstep = spec.lockstep
         self._broken = False  # the learners were told that the last world is over
-        self._spared = -1  # the step that none is to remove, as all were told last
+        self._told: dict[str, Any] = {}  # the news, as members were told last
         self._left = False  # it is; else it may be one that an earlier helper has formed
         self._failures: dict[int, tuple[Message, float]] = {}  # held, in the order in which they came
         self._spec, self._job_id, self._token = spec, job_id, token.encode()
@@ -80,21 +80,29 @@ class Worlds:
             self.finished.clear()
             begins = self.common if self.lockstep else -1
             yield recorded(self._state, {"kind": "world", "generation": self._state.generation + 1, "step": begins})
-        self._spared = self.common
+        self._told = self._news
         going = [member.index for member in present if member.learns and not member.finished]
         self.first = 0 if self.lockstep else min(going, default=0)
         for member in present:
             if member.conn is not None:
                 yield Send(member.conn, self.message(member))
 
-    def spare(self) -> Effects:
-        """Tells all members of the newest step that all have, where it has become another."""
-        if not self.lockstep or not self.formed or self.common == self._spared:
+    def tell(self) -> Effects:
+        """Tells members what is new in this world, if anything is."""
+        if not self.formed or self._news == self._told:
             return
-        self._spared = self.common
+        self._told = self._news
         for member in self._members.values():
-            if member.conn is not None:
-                yield Send(member.conn, {"type": contract.COMMON, "step": self._spared})
+            if member.conn is not None and (self.lockstep or not member.learns):
+                yield Send(member.conn, {"type": contract.NEWS, **self._told})
+
+    @property
+    def _news(self) -> dict[str, Any]:
+        """What may change while a world goes on: the step that none is to remove; where learners come and go, who will
+        not come back, which servers need to know."""
+        if self.lockstep:
+            return {"common": self.common, "done": []}
+        return {"common": None, "done": sorted(self._state.done)}
 
     def end(self) -> Effects:
         """One of those that train together is lost: the others wait for the next world."""
@@ -150,7 +158,7 @@ class Worlds:
                 "servers": self._addresses(self.servers),
                 "mode": self._spec.mode,
                 "step": self._state.step if self.lockstep else None,
-                "common": self._spared if self.lockstep else None,
+                **self._told,
                 "first": self.first,
             }
         if self.lockstep:

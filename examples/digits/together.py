@@ -48,6 +48,8 @@ def train(job, epochs):
             metrics["accuracy"] = accuracy_of(weights, *held_out)
             print(f"epoch {epoch + 1}/{epochs}: loss {loss:.4f}, accuracy {metrics['accuracy']:.4f}", flush=True)
         job.step(step + 1, of=steps, state=state, **metrics)
+    if job.world.servers:
+        server.finish()
     return weights, accuracy_of(weights, *held_out)
 
 

@@ -162,12 +162,37 @@ def test_learners_on_their_own_clocks_do_not_disturb_each_other(user: User, mode
     user.open_gate(job)
     assert user.until_over(job).state == "COMPLETED", user.story()
     assert loss(user, job) < 0.05
+    assert len(set(models(user, job))) == 1, "they have trained one model, and end with it"
+
+
+@pytest.mark.parametrize("mode", ["async", "easgd"])
+def test_who_is_through_first_waits_for_what_all_have_trained(user: User, mode: str) -> None:
+    """A halt, the loss of a server, and its own process's, come in between."""
+    distribution = {"kind": "parameter-server", "servers": 2, "cpus": 0.1, "mode": mode}
+    command = 'if [ "$LEARNER_ID" = 1 ]; then unset GATED; fi; python train.py "$LEARNER_ID"'
+    framework = {"name": "numpy", "version": "2", "command": command}
+    job = user.train(worlds.world(user, distribution, learners=2, cpus=0.2, framework=framework, env=GATED))
+    user.until_step(job, 118)
+    user.ffdl("halt", job)
+    user.ffdl("resume", job)
+    user.wait_for(lambda: len(user.pids("learner")) == 2, "both")
+    begun = generations(user, job)
+    assert user.kill("server")
+    user.wait_for(lambda: generations(user, job) > begun, "the next world")
+    begun = generations(user, job)
+    said = user.processes()
+    os.kill(next(pid for pid in user.pids("learner") if "train.py 1 " in said[pid]), signal.SIGKILL)
+    user.wait_for(lambda: generations(user, job) > begun, "its new process")
+    user.open_gate(job)
+    assert user.until_over(job).state == "COMPLETED", user.story()
+    assert len(set(models(user, job))) == 1
+    assert loss(user, job) < 0.05
 
 
 def test_a_server_is_lost_before_it_has_saved_anything(user: User) -> None:
     """Learner 1 is done already: it is learner 2 that gives the new server what to begin with."""
     distribution = {"kind": "parameter-server", "servers": 2, "cpus": 0.1, "mode": "async"}
-    command = 'if [ "$LEARNER_ID" = 1 ]; then unset GATED; fi; python train.py'
+    command = 'if [ "$LEARNER_ID" = 1 ]; then unset GATED; export LEAVES=1; fi; python train.py'
     framework = {"name": "numpy", "version": "2", "command": command}
     about = {"learners": 2, "cpus": 0.2, "framework": framework, "checkpoint": {"interval": "10m"}, "env": GATED}
     job = user.train(worlds.world(user, distribution, **about))

@@ -121,8 +121,8 @@ def test_all_are_told_what_none_may_remove() -> None:
     job = begun(2)
     assert sent(saves(job, 1, [(20, 1)], 1.0), 2) == []
     effects = saves(job, 2, [(20, 1)], 1.0)
-    assert sent(effects, 1) == sent(effects, 2) == ["common"]
-    assert [e.message["step"] for e in effects if isinstance(e, Send)] == [20, 20]
+    assert sent(effects, 1) == sent(effects, 2) == ["news"]
+    assert [e.message["common"] for e in effects if isinstance(e, Send)] == [20, 20]
     assert sent(saves(job, 1, [(40, 1), (20, 1)], 2.0), 1) == [], "still the same"
     job.disconnected(2, 3.0)
     effects = job.message(3, enter(1, running=True, generation=1, saved=[(20, 1)]), 4.0)
@@ -349,11 +349,11 @@ def _one_life(dice: random.Random) -> None:
         for effect in effects:
             if isinstance(effect, Record) and effect.record["kind"] == "world":
                 assert effect.record["generation"] > max(told)
-            if isinstance(effect, Send) and effect.message["type"] in (contract.WORLD, contract.BREAK, contract.COMMON):
+            if isinstance(effect, Send) and effect.message["type"] in (contract.WORLD, contract.BREAK, contract.NEWS):
                 (index,) = [index for index, conn in conns.items() if conn == effect.conn]
                 message = effect.message
-                if message["type"] == contract.COMMON:
-                    spared[index] = message["step"]
+                if message["type"] == contract.NEWS:
+                    spared[index] = message["common"]
                     continue
                 if message["type"] == contract.BREAK:
                     broken[index] = message["generation"]
@@ -472,10 +472,22 @@ def test_a_learner_on_its_own_clock_may_be_done_before_the_others() -> None:
     job = begun_with_a_server("async")
     effects = job.message(1, {"type": "done", "generation": 1}, 1.0)
     assert sent(effects, 1) == ["released"]
-    assert sent(effects, 3) == []
+    assert sent(effects, 2) == []
+    assert sent(effects, 3) == ["news"]
     effects = job.message(2, {"type": "done", "generation": 1}, 2.0)
     assert sent(effects, 2) == ["released"]
-    assert sent(effects, 3) == ["complete"]
+    assert sent(effects, 3) == ["news", "complete"]
+
+
+def test_servers_hear_of_who_is_done() -> None:
+    """Who waits for what all have trained does not wait for these: also at a server that is new."""
+    job = begun_with_a_server("async")
+    effects = job.message(1, {"type": "done", "generation": 1}, 1.0)
+    (news,) = [effect for effect in effects if isinstance(effect, Send) and effect.message["type"] == "news"]
+    assert (news.conn, news.message["done"]) == (3, [0])
+    job.disconnected(3, 2.0)
+    job.tick(13.0)
+    assert world(job.message(4, serve(0, attempt=1), 14.0), 4)["done"] == [0]
 
 
 def test_who_gives_parameters_to_a_server_that_has_none_still_works() -> None:
@@ -498,7 +510,7 @@ def test_who_gives_parameters_does_not_end_without_anyone_to_do_so(told: bool) -
     assert job.worlds.first == int(told)
     effects = job.message(1, {"type": "done", "generation": 1}, 3.0)
     assert job.worlds.first == 1
-    assert sent(effects, 3) == ([] if told else ["break", "world"])
+    assert sent(effects, 3) == ["news", *([] if told else ["break", "world"])]
 
 
 def test_a_server_that_fails_ends_the_job_and_is_named() -> None:

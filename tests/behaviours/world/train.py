@@ -15,6 +15,7 @@ STEPS = int(os.environ.get("STEPS", "120"))
 PAUSE = float(os.environ.get("PAUSE", "0"))  # seconds a step waits
 GATED = "GATED" in os.environ  # the last step waits for a gate to be opened: until then the job is at work
 GATE = os.path.join(os.environ["JOB_STATE_DIR"], "gate")
+LEAVES = "LEAVES" in os.environ  # without waiting for what all have trained
 FAILS_AT = int(os.environ.get("FAILS_AT", "0"))  # the step at which learner 2 exits with code 3
 ROWS, COLUMNS, BATCH = 512, 64, 64
 RATE, MOMENTUM = 0.01, 0.9
@@ -75,6 +76,8 @@ def train(job: learner.Session) -> np.ndarray:
         if step + 1 == FAILS_AT and job.rank == 1:
             raise SystemExit(3)
         job.step(step + 1, of=STEPS, state=state, loss=float(np.mean(error**2)))
+    if server is not None and not LEAVES:
+        server.finish()
     return w
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -107,7 +108,8 @@ def test_the_first_learner_that_is_there_says_when_servers_save(job: Begin) -> N
     first.save(1)
     for agent in two.agents:
         agent.expect("checkpointed", step=1)
-    first.close()
+    waits = threading.Thread(target=first.finish)
+    waits.start()  # it is through, and there until all are
     step = 70
     while second._first == 0:  # until the servers know
         second.step(np.full(5, -1.0))
@@ -116,6 +118,8 @@ def test_the_first_learner_that_is_there_says_when_servers_save(job: Begin) -> N
     for agent in two.agents:
         agent.expect("checkpointed", step=step)
     second.step(np.full(5, -1.0))
+    second.finish()
+    waits.join(WAIT)
     assert model_after(two) == [step - 70 + 2.0] * 5
     assert all(not any(said.get("step") == 70 for said in agent.said) for agent in two.agents)
 

@@ -254,6 +254,53 @@ def test_elastic_averaging_draws_both_sides_together(job: Begin) -> None:
     assert list(own[0]) == [6.0 - 0.25 * (6.0 - 1.0)] * 5
 
 
+@pytest.mark.parametrize(("mode", "found"), [("async", 9.0), ("easgd", None)])
+def test_all_end_with_the_model_that_all_have_trained(job: Begin, mode: str, found: float | None) -> None:
+    """Learner 1 is through first, learner 3 ends without a word: the others' model is what came of all their steps."""
+    three = job(3, 2, mode)
+    own = [np.zeros(5) for _ in range(3)]
+    options = {"staleness": 1} if mode == "async" else {"every": 2}
+    servers = [three.learner(rank, own[rank], **options) for rank in range(3)]
+    servers[0].step(np.full(5, -1.0))
+    servers[2].step(np.full(5, -1.0))
+    servers[2].close()
+    over = threading.Thread(target=servers[0].finish)
+    over.start()
+    for _ in range(7):
+        servers[1].step(np.full(5, -1.0))  # nobody who is through holds it back
+    rest = threading.Thread(target=servers[1].finish)
+    rest.start()
+    for agent in three.agents:
+        agent.tell({"type": "news", "done": [1]})
+    rest.join(0.3)
+    assert rest.is_alive(), "another one's end is none of learner 3"
+    for agent in three.agents:
+        agent.tell({"type": "news", "done": [2]})
+    over.join(WAIT)
+    rest.join(WAIT)
+    assert not over.is_alive()
+    assert not rest.is_alive()
+    at_servers = np.zeros(5)
+    three.learner(2, at_servers, **options)
+    assert own[0].tobytes() == own[1].tobytes() == at_servers.tobytes()
+    assert found is None or list(own[0]) == [found] * 5
+    with pytest.raises(ValueError, match="after the last step"):
+        servers[1].step(np.zeros(5))
+
+
+def test_in_lockstep_all_end_with_one_model_between_two_averages_too(job: Begin) -> None:
+    two = job(2, 1, "average")
+    own = [np.zeros(5), np.zeros(5)]
+
+    def learn(rank: int) -> None:
+        server = two.learner(rank, own[rank], every=10)
+        server.step(np.full(5, -4.0 * rank))
+        server.finish()
+
+    two.all(learn)
+    assert list(own[0]) == list(own[1]) == [2.0] * 5
+
+
 def test_elasticity_without_a_word_is_the_papers(job: Begin) -> None:
     own = np.zeros(1)
     server = job(3, 1, "easgd").learner(0, own)
