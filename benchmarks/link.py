@@ -69,24 +69,35 @@ def least(learners: int, servers: int, size: int) -> float:
 
 @contextlib.contextmanager
 def links(count: int) -> Iterator[list[str]]:
-    """Namespaces whose only link has the rate, in both directions. Number i has the address 10.77.0.(i + 1)."""
+    """Namespaces whose only link has the rate, in both directions. Number i has the address 10.77.0.(i + 1).
+
+    Two are joined by a cable, more by a switch. All that is done by the processors of those that are measured, so it is
+    as little as can be: TCP paces nothing, as on Linux unless it is told to (bbr takes an interrupt for each packet).
+    """
     mark = f"ffdl{os.getpid() % 10000}"
     names = [f"{mark}-{number}" for number in range(count)]
     bridge = f"{mark}b"
     limit = f"tbf rate {RATE * 8:.0f}bit burst 128kb latency 20ms"
     try:
-        ip(f"link add {bridge} type bridge")
-        ip(f"link set {bridge} up")
-        for number, name in enumerate(names):
-            near, far = f"{mark}n{number}", f"{mark}f{number}"
+        for name in names:
             ip(f"netns add {name}")
-            ip(f"link add {near} type veth peer name {far} netns {name}")
-            ip(f"link set {near} master {bridge} up")
-            ip(f"-n {name} addr add 10.77.0.{number + 1}/24 dev {far}")
-            ip(f"-n {name} link set {far} up")
+            ip(f"netns exec {name} sysctl -q -w net.ipv4.tcp_congestion_control=reno")
+        ends = [f"{mark}f{number}" for number in range(count)]
+        if count == 2:
+            ip(f"link add {ends[0]} netns {names[0]} type veth peer name {ends[1]} netns {names[1]}")
+        else:
+            ip(f"link add {bridge} type bridge")
+            ip(f"link set {bridge} up")
+            for number, name in enumerate(names):
+                near = f"{mark}n{number}"
+                ip(f"link add {near} type veth peer name {ends[number]} netns {name}")
+                ip(f"link set {near} master {bridge} up")
+                subprocess.run(f"tc qdisc add dev {near} root {limit}".split(), check=True)
+        for number, (name, end) in enumerate(zip(names, ends, strict=True)):
+            ip(f"-n {name} addr add 10.77.0.{number + 1}/24 dev {end}")
+            ip(f"-n {name} link set {end} up")
             ip(f"-n {name} link set lo up")
-            subprocess.run(f"tc qdisc add dev {near} root {limit}".split(), check=True)
-            subprocess.run(f"tc -n {name} qdisc add dev {far} root {limit}".split(), check=True)
+            subprocess.run(f"tc -n {name} qdisc add dev {end} root {limit}".split(), check=True)
         yield names
     finally:
         for name in names:

@@ -6,7 +6,7 @@ Two learners compute the gradients of layers, one after the other, which `Overla
 launch measures in turn the computing alone, the communication alone, both together, and the computing beside a plain
 connection that carries as many bytes each way, with which nothing is done. Computing is made as long as communication,
 where overlapping is worth most, or --computing times as long. Shown is the time of both together beside that of the
-longer one; the same with the plain connection is, on a link, about the least that it can be.
+longer one, and the same with the plain connection, which waits for nothing that is computed.
 
 `gpu`: each learner behind a link of 1 Gbit/s (network namespaces and `tc tbf`; needs root) and with a core of its own;
 computing is waiting, as for a GPU. `link`: the same, but computing is products of NumPy matrices, all the core can do:

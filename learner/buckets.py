@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .overlay import Overlay, Pending
 
 BUCKET = 1 << 20  # bytes
+TCP_BUCKET = 1 << 19  # bytes by a network, where what a bucket costs by itself is less than waiting for the one before
 LAST = 1 << 18  # bytes of the last one: nothing is computed while it travels
 
 
@@ -41,7 +42,8 @@ class Buckets(Mapping[str, np.ndarray]):
         memory[...] = 0
         places = {name: memory[ends[number] : ends[number + 1]] for number, name in enumerate(order)}
         self._arrays = {name: places[name].reshape(shape) for name, shape in shapes.items()}
-        groups = divided([length * kind.itemsize for length in lengths])
+        most = TCP_BUCKET if overlay.transport == "tcp" else BUCKET
+        groups = divided([length * kind.itemsize for length in lengths], most)
         self._names = [order[group] for group in groups]
         self._buckets = [memory[ends[group.start] : ends[group.stop]] for group in groups]
         self._of = {name: number for number, names in enumerate(self._names) for name in names}
@@ -100,9 +102,9 @@ def _agree(overlay: Overlay, about: str) -> None:
         raise Mismatch(f"rank {differ[0]} has buckets of other arrays than this learner, or has them in another order")
 
 
-def divided(sizes: Sequence[int]) -> List[slice]:
+def divided(sizes: Sequence[int], most: int) -> List[slice]:
     """Consecutive arrays of `sizes` (bytes) in buckets: of up to LAST at the end, of twice that before it, and so on
-    up to BUCKET. An array that is larger has one of its own."""
+    up to `most`. An array that is larger has one of its own."""
     groups: List[slice] = []
     end, room = len(sizes), LAST
     while end:
@@ -111,5 +113,5 @@ def divided(sizes: Sequence[int]) -> List[slice]:
             begin -= 1
             size += sizes[begin]
         groups.append(slice(begin, end))
-        end, room = begin, min(2 * room, BUCKET)
+        end, room = begin, min(2 * room, most)
     return groups[::-1]

@@ -106,7 +106,7 @@ class Line:
     def events(self) -> Optional[int]:
         """What is to be polled `connection` for before it is tried again; None: it is worth a try at once."""
         if self._filling is not None:
-            self._wake_at = wake_at(self.connection, self._filling.nbytes, self._wake_at)
+            self._wake_at = wake_at(self.connection, min(self._filling.nbytes, WAKE_AT), self._wake_at)
         return (0 if self.filled else select.POLLIN) | (0 if self.idle else select.POLLOUT)
 
     def close(self) -> None:
@@ -157,12 +157,9 @@ def prepare(connection: socket.socket) -> bool:
     return False
 
 
-def wake_at(connection: socket.socket, wanted: int, before: int) -> int:
-    """Who waits for `connection` wakes when so many of the `wanted` bytes have come that it is worth it, or all.
-
-    `before` is what this has returned the last time, at first 1.
-    """
-    enough = min(wanted, WAKE_AT)
+def wake_at(connection: socket.socket, enough: int, before: int) -> int:
+    """Who waits for `connection` wakes when `enough` bytes have come. `before` is what this has returned the last
+    time, at first 1."""
     if enough != before:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, enough)
     return enough

@@ -16,11 +16,11 @@ import numpy as np
 
 from .collective import ALL_GATHER, BARRIER, BROADCAST, LOOK_EVERY, NONE, OPERATIONS, add, chunks, finish, head, said
 from .errors import Mismatch, PeerLost
-from .line import prepare, wake_at
+from .line import WAKE_AT, prepare, wake_at
 from .rendezvous import hang_up
 
 BLOCK = 1 << 19  # bytes received before they are added: they are still in the processor's cache then
-FAR_BLOCK = 1 << 18  # the same by a network: the sooner they are sent on, the less it rests
+FAR_WAKE_AT = 1 << 20  # bytes worth a wake-up where a network is slower than processors: these can compute meanwhile
 SEND_MOST = 1 << 20  # bytes given to the kernel at a time: in between it is looked at what has come
 
 
@@ -36,7 +36,8 @@ class Ring:
         self._following, self._previous, self._look = following, previous, look
         self.number = 0
         near = all([prepare(following), prepare(previous)])
-        self._block = np.empty(BLOCK if near else FAR_BLOCK, np.uint8)
+        self._worth = WAKE_AT if near else FAR_WAKE_AT
+        self._block = np.empty(BLOCK, np.uint8)
         self._wake_at = 1
 
     def all_reduce(self, array: np.ndarray, operation: str) -> None:
@@ -101,7 +102,8 @@ class Ring:
     def _flow(self, begun: bytes, out: List[memoryview], into: List[_Into], lead: int) -> None:
         """Sends `out`: `lead` bytes of it at once, then as many as have come and are finished in `into`."""
         views = iter([memoryview(begun), *(view for view in out if view.nbytes)])
-        sinks = iter([_Head(begun), *(sink for sink in into if sink.missing)])
+        filled = [sink for sink in into if sink.missing]
+        sinks = iter([_Head(begun, filled[0].wanted if filled else 0), *filled])
         view: Optional[memoryview] = next(views)
         sink: Optional[_Into] = next(sinks)
         may_send = len(begun) + lead
@@ -113,7 +115,7 @@ class Ring:
                 if not sink.missing:
                     sink = next(sinks, None)
             if view is not None and may_send:
-                gone = _send(self._following, view[: min(may_send, SEND_MOST)])
+                gone = _send(self._following, view[: min(may_send, SEND_MOST)], more=view.obj is begun and lead > 0)
                 may_send -= max(gone, 0)
                 view = view[max(gone, 0) :]
                 if not view.nbytes:
@@ -124,12 +126,12 @@ class Ring:
     def _wait(self, wanted: int, writing: bool) -> None:
         poll = select.poll()
         if wanted:
-            self._wake_at = wake_at(self._previous, wanted, self._wake_at)
+            self._wake_at = wake_at(self._previous, min(wanted, self._worth), self._wake_at)
             poll.register(self._previous, select.POLLIN)
         if writing:
             poll.register(self._following, select.POLLOUT)
-        while not poll.poll(1000 * LOOK_EVERY):
-            self._look()
+        if not poll.poll(1000 * LOOK_EVERY):
+            self._look()  # and then at what has come, which may be less, from who calls something else
 
 
 class _Into:
@@ -154,9 +156,14 @@ class _Into:
 class _Head(_Into):
     """The head of the collective that the rank before calls: it must be ours."""
 
-    def __init__(self, own: bytes) -> None:
-        self._own, self._theirs = own, bytearray(len(own))
+    def __init__(self, own: bytes, then: int) -> None:
+        """`then`: what is wanted after it."""
+        self._own, self._theirs, self._then = own, bytearray(len(own)), then
         super().__init__(memoryview(self._theirs))
+
+    @property
+    def wanted(self) -> int:
+        return self.missing + self._then
 
     def receive(self, connection: socket.socket) -> int:
         got = super().receive(connection)
@@ -201,10 +208,10 @@ def _bytes(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _send(connection: socket.socket, data: memoryview) -> int:
-    """How many bytes are gone; -1: there is no room for any."""
+def _send(connection: socket.socket, data: memoryview, more: bool) -> int:
+    """How many bytes are gone; -1: there is no room for any. `more`: others are about to follow."""
     try:
-        return connection.send(data)
+        return connection.send(data, socket.MSG_MORE if more else 0)
     except BlockingIOError:
         return -1
     except OSError as error:

@@ -176,15 +176,15 @@ def test_where_learners_share_memory_the_arrays_lie_in_it() -> None:
 
 def test_small_ones_travel_together_and_the_last_ones_alone() -> None:
     """Every array is in one bucket, in order; buckets are as large as is worth it and small at the end."""
-    assert divided([]) == []
-    assert divided([5 * BUCKET]) == [slice(0, 1)]
+    assert divided([], BUCKET) == []
+    assert divided([5 * BUCKET], BUCKET) == [slice(0, 1)]
     ends = [0, 3, 13, 23, 33, 38, 40]  # two of them at the end, then twice as many, four times
-    assert divided([100 << 10] * 40) == list(map(slice, ends, ends[1:]))
+    assert divided([100 << 10] * 40, BUCKET) == list(map(slice, ends, ends[1:]))
     seed = random.randrange(2**32)
     print("seed", seed)
     dice = random.Random(seed)
     sizes = [dice.choice([0, 4, 1000, LAST, BUCKET // 3, 3 * BUCKET]) for _ in range(500)]
-    groups = divided(sizes)
+    groups = divided(sizes, BUCKET)
     assert [number for group in groups for number in range(500)[group]] == list(range(500))
     for number, group in enumerate(reversed(groups)):
         inside = sizes[group]
