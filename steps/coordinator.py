@@ -82,7 +82,10 @@ class Coordinator:
         """One that others, who have finished, wait for, and that has taken no step since the time beside it."""
         finished = {*self.state.done, *self.worlds.finished}
         going = [member for member in self._learners if member.index not in finished and member.running]
-        return self._hang.find(going, now) if finished and not self.over and self.halting is None else None
+        behind = [member for member in going if not self.worlds.through(member)]
+        if self.over or self.halting is not None or not (finished or len(behind) < len(going)):
+            return None
+        return self._hang.find(behind or (going if finished else []), now)
 
     def outcome(self) -> dict[str, Any]:
         """What a learner that comes after the helper has ended needs to know."""
@@ -378,7 +381,8 @@ class Coordinator:
                 self.disconnected(conn, now)
                 yield Close(conn, "nothing was heard of it")
         yield from self._follow_world(now)
-        self._hang.note(bool(self.state.done or self.worlds.finished), now)
+        through = any(self.worlds.through(member) for member in self._learners)
+        self._hang.note(bool(self.state.done or self.worlds.finished or through), now)
         yield from self._keep_from_starting(now)
         if self.formed and not self.over and self.halting is None and any(m.running for m in self._learners):
             self.state.running += passed

@@ -68,6 +68,10 @@ class Worlds:
         """Whether the others can't go on without it."""
         return self.lockstep if member.learns else True
 
+    def through(self, member: Member) -> bool:
+        """Where learners come and go, one may have taken all its steps and wait for the others'."""
+        return self.together and not self.lockstep and 0 < (member.of or 0) <= (member.step or 0)
+
     def form(self) -> Effects:
         """Announces the world once all that are needed are there."""
         needed = [*self.needed, *self.servers]

@@ -89,6 +89,7 @@ with learner.session() as job:
                 optimizer.zero_grad(set_to_none=ours is ways[0][1])
                 torch.nn.functional.mse_loss(model(x), y).backward()
                 optimizer.step()
+        second.finish()
         for a, b in zip(one.parameters(), two.parameters()):
             assert torch.allclose(a, b, atol=1e-5), (a, b)
 """

@@ -553,6 +553,22 @@ def test_a_learner_that_hangs_after_others_have_finished_is_named() -> None:
     assert report(job, Pace(), 160.0, 0.0)["message"] == "training"
 
 
+def test_who_waits_for_one_that_hangs_is_not_taken_for_it() -> None:
+    """Learner 1 is through and waits for what all have trained; then learner 2 is through, and nobody hangs."""
+    job = begun_with_a_server("async")
+    steps = {1: 100, 2: 20}
+    for now in range(1, 80):
+        for conn, step in steps.items():
+            job.message(conn, {"type": "heartbeat", "running": True, "generation": 1, "step": step, "of": 100}, now)
+        job.message(3, {"type": "heartbeat", "running": True, "generation": 1}, now)
+        job.tick(now)
+        assert report(job, Pace(), now, 0.0)["message"] == "training" or now > 60
+    said = report(job, Pace(), 80.0, 0.0)["message"]
+    assert said == "waiting for learner 2, which others have finished without: no step for 1 min"
+    job.message(2, {"type": "heartbeat", "running": True, "generation": 1, "step": 100, "of": 100}, 81.0)
+    assert report(job, Pace(), 300.0, 0.0)["message"] == "training"
+
+
 def test_one_that_reports_no_steps_is_named_as_well() -> None:
     """Plain scripts report none: what there is to count from is that another has finished."""
     job = make(2)
