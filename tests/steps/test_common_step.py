@@ -16,6 +16,7 @@ TRAIN = f"""
 import os, resource, time
 import numpy as np
 from ffdl import learner
+from ffdl.learner import checkpoint
 
 def shared(name):
     return os.path.exists(os.path.join(os.environ["JOB_STATE_DIR"], name))
@@ -26,6 +27,9 @@ def train(job):
     print("generation", job.generation, "from", begins, flush=True)
     for step in range(begins, {STEPS}):
         if job.generation == 1 and job.rank == 1 and step == int(os.environ["FULL_AT"]):
+            folder = os.path.join(os.environ["JOB_STATE_DIR"], "checkpoints", "learner-2")
+            while step > 20 and not checkpoint.committed(folder):
+                time.sleep(0.01)  # it is saved beside the training, which may be quicker
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
         while (job.generation, step) in ((1, 110), (2, begins + 5)):
             if shared("free"):
