@@ -315,7 +315,8 @@ class Coordinator:
             if phase == "Succeeded" and learns and index not in self.state.done and not self.over:
                 yield recorded(self.state, {"kind": "done", "index": index})
                 yield from self._settle(now)
-                yield from self.worlds.tell() if self.formed else self._form()
+                yield from self.worlds.tell()
+                yield from self._form()
             elif phase in ("Failed", "Error"):
                 yield from self._end({"kind": "ended", "reason": self._lost_for_good(index)})
         for index, kills in snapshot.oom_kills.items():
